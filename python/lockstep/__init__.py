@@ -10,12 +10,12 @@ from . import _lockstep
 from ._lockstep import Tensor, Variable
 from ._module import Module
 from ._tensor_array import TensorArray
-from .dtypes import DType, as_dtype, bfloat16, bool, double, float16, float32, float64, half, int32, int64, uint8  # noqa: A004
+from .dtypes import DType, as_dtype, bfloat16, bool, double, float16, float32, float64, half, int32, int64, string, uint8  # noqa: A004
 from .function import (GradientTape, UnconnectedGradients, cond, custom_gradient, foldl, function, gradients, map_fn, recompute_grad, scan,
                        vectorized_map, while_loop)
 from .ops import *  # noqa: F401,F403
 from .ops import (abs, pow, print, range, round, slice)  # noqa: A004,F401
-from .tensor import TensorShape, TensorSpec, constant, convert_to_tensor, is_tensor
+from .tensor import TensorShape, TensorSpec, constant, is_tensor, tensor_or_texts as convert_to_tensor
 from . import config, data, distribute, image, io, linalg, math, nn, random, strings, summary, train  # noqa: F401
 from .config import device
 from . import keras  # noqa: F401

@@ -17,7 +17,6 @@ _INSTEAD = {
     "ragged": "there are no ragged tensors: rows have one length, padded_batch fills them up",
     "RaggedTensor": "there are no ragged tensors: rows have one length, padded_batch fills them up",
     "SparseTensor": "there are no sparse tensors",
-    "string": "tensors hold numbers: texts are bytes of datasets",
     "complex64": "there are no complex tensors",
     "signal": "there is no Fourier transform among the ops",
     "Graph": "there are no graphs with sessions: @tf.function compiles a function",

@@ -1,10 +1,12 @@
 """tf.data: where elements come from and what happens to them on the way."""
 
 import enum
+import glob
+import os
 
 import numpy as np
 
-from . import _lockstep, dtypes, nest
+from . import _lockstep, _texts, dtypes, errors, nest
 from ._lockstep import Tensor, Variable
 from .tensor import TensorShape, TensorSpec, convert_to_tensor
 
@@ -22,8 +24,9 @@ def _element(value):
     if isinstance(value, (Tensor, Variable)):
         return value
     if isinstance(value, (str, bytes)) or (isinstance(value, (list, np.ndarray)) and np.asarray(value).dtype.kind in "USO"):
-        raise TypeError("texts are no tensors: a dataset of texts is made by from_generator of their bytes, or of numbers that "
-                        "TextVectorization or StringLookup made of them")
+        raise TypeError("texts are no tensors: here they are to be numbers, which TextVectorization or StringLookup make of them. Datasets of "
+                        "texts are those of from_tensor_slices, list_files, TextLineDataset, from_generator with a signature of tf.string, "
+                        "and what map() makes of them")
     return convert_to_tensor(value)
 
 
@@ -88,12 +91,27 @@ class Dataset:
     @staticmethod
     def from_tensor_slices(tensors, name=None):
         """One element a row of the arrays."""
+        if _texts.holds_texts(tensors):
+            return _texts.TextDataset.from_tensor_slices(tensors)
         return Dataset(_lockstep.Dataset.from_tensor_slices(_element(tensors)))
 
     @staticmethod
     def from_tensors(tensors, name=None):
         """This one element."""
+        if _texts.holds_texts(tensors):
+            return _texts.TextDataset.from_tensors(tensors)
         return Dataset(_lockstep.Dataset.from_tensors(_element(tensors)))
+
+    @staticmethod
+    def list_files(file_pattern, shuffle=True, seed=None, name=None):
+        """The names of the files that patterns match, as texts; in another order in every pass, unless they are not to be shuffled."""
+        patterns = _texts.Texts(file_pattern).numpy()
+        patterns = [patterns] if isinstance(patterns, bytes) else patterns.reshape(-1).tolist()
+        found = sorted({os.fsencode(path) for pattern in patterns for path in glob.glob(os.fsdecode(pattern))})
+        if not found:
+            raise errors.InvalidArgumentError(f"list_files: no file matches {', '.join(os.fsdecode(pattern) for pattern in patterns)}")
+        whole = _texts.TextDataset.from_tensor_slices(_texts.Texts(found))
+        return whole.shuffle(len(found), seed) if shuffle is not False else whole
 
     @staticmethod
     def range(*args, output_type=dtypes.int64, name=None):
@@ -111,6 +129,8 @@ class Dataset:
             flat_types = nest.flatten(output_types)
             flat_shapes = [None] * len(flat_types) if output_shapes is None else _shape_leaves(output_shapes, output_types)
             spec = nest.pack_sequence_as(output_types, [_Dtyped(t, s) for t, s in zip(flat_types, flat_shapes)])
+        if spec is not None and _texts.wants_texts(spec):
+            return _texts.TextDataset.from_generator(lambda: iter(generator(*(args or ()))), spec)
 
         def elements():
             for value in generator(*(args or ())):
@@ -123,6 +143,8 @@ class Dataset:
         if datasets is not None:
             args = (datasets,)
         parts = args[0] if len(args) == 1 and isinstance(args[0], (tuple, list)) else args
+        if any(isinstance(part, _texts.TextDataset) for part in parts):
+            return _texts.TextDataset.zip(parts)
         return Dataset(_lockstep.Dataset.zip([part._handle for part in parts]))
 
     @staticmethod
@@ -353,7 +375,8 @@ def _specs(raw):
 
 class _Dtyped:
     def __init__(self, dtype, shape):
-        self.dtype, self.shape = dtypes.as_dtype(dtype), None if shape is None else TensorShape(shape)
+        self.dtype = dtypes.string if dtype == dtypes.string else dtypes.as_dtype(dtype)
+        self.shape = None if shape is None else TensorShape(shape)
 
 
 def _shape_leaves(shapes, like):

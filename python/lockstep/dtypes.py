@@ -96,6 +96,24 @@ uint8 = DType(6, "uint8", 1, np.uint8)
 bool = DType(7, "bool", 1, np.bool_)  # TensorFlow's name
 half, double = float16, float64
 
+class _String:
+    """What texts are of, which no tensor holds."""
+    name, is_floating, is_integer, is_bool, is_complex = "string", False, False, False, False
+
+    def __repr__(self):
+        return "tf.string"
+
+    def __eq__(self, other):
+        return isinstance(other, _String) or other == "string"
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __reduce__(self):
+        return "string"
+
+
+string = _String()
 ALL = (float32, float64, bfloat16, float16, int32, int64, uint8, bool)
 _BY_NAME = {dtype.name: dtype for dtype in ALL} | {"half": float16, "double": float64, "float": float32, "int": int32,
                                                    "bool_": bool, "boolean": bool}

@@ -1,8 +1,9 @@
-"""tf.io: files, records and images. Contents are bytes of Python; a dataset of files gives them as tensors of uint8."""
+"""tf.io: files, records and images. Contents are bytes of Python; a dataset of records gives them as tensors of uint8, one of lines as texts."""
 
 import os
 
 from . import _lockstep, data
+from ._texts import TextDataset, Texts
 
 _io = _lockstep.io
 
@@ -18,7 +19,9 @@ def write_file(filename, contents, name=None):
 
 
 def _path(filename):
-    return _io.text(filename).decode() if isinstance(filename, _lockstep.Tensor) else os.fspath(filename)
+    if isinstance(filename, Texts):
+        filename = os.fsdecode(filename.numpy())
+    return _io.text(filename).decode() if isinstance(filename, _lockstep.Tensor) else os.fsdecode(filename)
 
 
 def decode_image(contents, channels=0, dtype=None, name=None, expand_animations=True):
@@ -85,7 +88,9 @@ class gfile:
 
 
 def _names(filenames):
-    return [os.fspath(filenames)] if isinstance(filenames, (str, os.PathLike)) else [os.fspath(name) for name in filenames]
+    if isinstance(filenames, (TextDataset, Texts)) and getattr(filenames, "ndim", 1):
+        return [_path(name) for name in filenames]
+    return [_path(filenames)] if isinstance(filenames, (str, bytes, os.PathLike, Texts)) else [_path(name) for name in filenames]
 
 
 def _records(filenames, compression_type=None, buffer_size=None, num_parallel_reads=None, name=None):
@@ -94,8 +99,12 @@ def _records(filenames, compression_type=None, buffer_size=None, num_parallel_re
 
 
 def _lines(filenames, compression_type=None, buffer_size=None, num_parallel_reads=None, name=None):
-    """The lines of files, as tensors of uint8."""
-    return data.Dataset(_io.TextLineDataset(_names(filenames)))
+    """The lines of files, as texts."""
+    lines = data.Dataset(_io.TextLineDataset(_names(filenames)))
+
+    def texts():
+        return (Texts(_io.text(line)) for line in lines)
+    return TextDataset(texts, lambda: next(texts(), None))
 
 
 data.TFRecordDataset, data.TextLineDataset = _records, _lines

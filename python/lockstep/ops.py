@@ -6,6 +6,7 @@ import numpy as np
 
 from . import _lockstep, dtypes, nest
 from ._lockstep import Tensor, Variable
+from ._texts import Texts
 from .tensor import TensorShape, convert_to_tensor, is_tensor
 
 _ops = _lockstep.ops
@@ -120,6 +121,8 @@ def where(condition, x=None, y=None, name=None):
 
 
 def _known(x, what):
+    if isinstance(x, Texts):
+        return x.numpy()
     x = convert_to_tensor(x)
     if x.symbolic:
         raise NotImplementedError(f"{what}: the shape of the result depends on the values, which a function that is being traced "
@@ -222,6 +225,8 @@ class ShapeVector(np.ndarray):
 
 def shape(input, out_type=dtypes.int32, name=None):
     """The shape as a tensor; in a function that is being traced, as numbers."""
+    if isinstance(input, Texts):
+        return convert_to_tensor(np.array(input.shape, dtypes.as_dtype(out_type).as_numpy_dtype))
     input = convert_to_tensor(input)
     sizes = np.array(input._shape, dtypes.as_dtype(out_type).as_numpy_dtype)
     return sizes.view(ShapeVector) if input.symbolic else convert_to_tensor(sizes)
@@ -239,6 +244,8 @@ def size(input, out_type=dtypes.int32, name=None):
 
 def reshape(tensor, shape, name=None):
     """The elements in another shape; one size may be -1."""
+    if isinstance(tensor, Texts):
+        return tensor._reshape(_sizes(shape))
     return _ops.reshape(tensor, _sizes(shape))
 
 
@@ -249,11 +256,15 @@ def transpose(a, perm=None, conjugate=False, name="transpose"):
 
 def expand_dims(input, axis, name=None):
     """A dimension of size 1 at this place."""
+    if isinstance(input, Texts):
+        return input._expand_dims(axis)
     return _ops.expand_dims(input, _integer(axis, "axis"))
 
 
 def squeeze(input, axis=None, name=None):
     """Without dimensions of size 1."""
+    if isinstance(input, Texts):
+        return input._squeeze(None if axis is None else tuple(_axes(axis)))
     return _ops.squeeze(input, _axes(axis))
 
 
@@ -608,12 +619,19 @@ def py_function(func=None, inp=None, Tout=None, name=None):
         return made if func is None else made(func)
     for value in inp:
         _known(value, "py_function")
-    return _apply_python(func, [convert_to_tensor(value) for value in inp], Tout)
+    return _apply_python(func, [value if isinstance(value, Texts) else convert_to_tensor(value) for value in inp], Tout)
 
 
 def _apply_python(func, inputs, types):
     results = func(*inputs)
     if isinstance(types, (list, tuple)):
         results = results if isinstance(results, (list, tuple)) else [results]
-        return [convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
-    return convert_to_tensor(np.asarray(results), types)
+        return [_of_type(result, dtype) for result, dtype in zip(results, types)]
+    return _of_type(results, types)
+
+
+def _of_type(result, dtype):
+    if dtype == dtypes.string:
+        return Texts(result)
+    made = result if is_tensor(result) else np.asarray(result)
+    return convert_to_tensor(made, dtype)

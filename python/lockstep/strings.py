@@ -5,6 +5,7 @@ import re
 import numpy as np
 
 from . import _lockstep, dtypes
+from ._texts import Texts, is_text
 from .tensor import convert_to_tensor
 
 
@@ -18,9 +19,13 @@ def _of_each(function, texts, *more):
     if isinstance(texts, _lockstep.Tensor):
         made = function(_lockstep.io.text(texts).decode(), *more)
         return _lockstep.io.bytes(made.encode()) if isinstance(made, str) else made
+    if isinstance(texts, Texts):
+        made = _of_each(function, texts.numpy(), *more)
+        return Texts(made) if is_text(made) and (not isinstance(made, list) or not texts.ndim) else made
     if isinstance(texts, np.ndarray):
         made = [_of_each(function, text, *more) for text in texts.reshape(-1).tolist()]
-        return np.array(made).reshape(texts.shape) if not made or not isinstance(made[0], list) else made
+        return made if made and isinstance(made[0], list) else np.array(made, dtype=texts.dtype.kind if texts.dtype != object else
+                                                                       object if is_text(made) else None).reshape(texts.shape)
     if isinstance(texts, (list, tuple)):
         return [_of_each(function, text, *more) for text in texts]
     raise TypeError(f"takes a text, or lists and arrays of them, received {texts!r}")
@@ -70,8 +75,46 @@ def split(input, sep=None, maxsplit=-1, name=None):
 def join(inputs, separator="", name=None):
     """Texts that stand at the same place, one after another."""
     arrays = np.broadcast_arrays(*(np.asarray(part, dtype=object) for part in inputs))
-    made = [separator.join(str(part) for part in parts) for parts in zip(*(array.reshape(-1).tolist() for array in arrays))]
+    made = [_joined(parts, separator) for parts in zip(*(array.reshape(-1).tolist() for array in arrays))]
+    if any(isinstance(part, Texts) for part in inputs):
+        return Texts(made[0] if arrays[0].ndim == 0 else np.array(made, dtype=object).reshape(arrays[0].shape))
     return made[0] if arrays[0].ndim == 0 else np.array(made).reshape(arrays[0].shape)
+
+
+def _joined(parts, separator):
+    return separator.join(part.decode() if isinstance(part, bytes) else str(part) for part in parts)
+
+
+def reduce_join(inputs, axis=None, keepdims=False, separator="", name=None):
+    """The texts along an axis, or all of them, one after another."""
+    if isinstance(inputs, (list, tuple)) and len({len(row) for row in inputs if isinstance(row, (list, tuple))}) > 1:
+        return Texts([_joined(row, separator) for row in inputs])  # rows of different lengths, as split() gives them
+    array = Texts(inputs)._array
+    axes = list(range(array.ndim)) if axis is None else [one % array.ndim for one in (axis if isinstance(axis, (list, tuple)) else [axis])]
+    kept = [one for one in range(array.ndim) if one not in axes]
+    rows = array.transpose(kept + axes).reshape([array.shape[one] for one in kept] + [-1])
+    made = np.empty(rows.shape[:-1], dtype=object)
+    for place in np.ndindex(made.shape):
+        made[place] = _joined(rows[place].tolist(), separator)
+    return Texts(made.reshape([1 if one in axes else size for one, size in enumerate(array.shape)]) if keepdims else made)
+
+
+def unicode_split(input, input_encoding, errors="replace", replacement_char=65533, name=None):
+    """The characters of each."""
+    if input_encoding.upper() not in ("UTF-8", "UTF8"):
+        raise ValueError(f"unicode_split: texts are bytes in UTF-8, received {input_encoding!r}")
+    return _of_each(list, input)
+
+
+def bytes_split(input, name=None):
+    """The bytes of each."""
+    if isinstance(input, Texts):
+        made = bytes_split(input.numpy())
+        return made if input.ndim else Texts(made)
+    if isinstance(input, (str, bytes)):
+        whole = input.encode() if isinstance(input, str) else input
+        return [whole[place:place + 1] for place in range(len(whole))]
+    return [bytes_split(text) for text in input]
 
 
 def substr(input, pos, len, unit="BYTE", name=None):

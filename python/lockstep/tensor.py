@@ -63,10 +63,11 @@ class TensorShape(tuple):
 
 
 class TensorSpec:
-    """The dtype and shape of tensors; None stands for sizes that differ."""
+    """The dtype and shape of tensors, or of texts; None stands for sizes that differ."""
 
     def __init__(self, shape, dtype=dtypes.float32, name=None):
-        self.shape, self.dtype, self.name = TensorShape(shape), dtypes.as_dtype(dtype), name
+        self.shape, self.name = TensorShape(shape), name
+        self.dtype = dtypes.string if dtype == dtypes.string else dtypes.as_dtype(dtype)
 
     @classmethod
     def from_tensor(cls, tensor, name=None):
@@ -76,7 +77,7 @@ class TensorSpec:
         return self.dtype == other.dtype and self.shape.is_compatible_with(other.shape)
 
     def __eq__(self, other):
-        return isinstance(other, TensorSpec) and self.shape == other.shape and self.dtype is other.dtype
+        return isinstance(other, TensorSpec) and self.shape == other.shape and self.dtype == other.dtype
 
     def __hash__(self):
         return hash((self.shape, self.dtype))
@@ -153,12 +154,31 @@ def convert_to_tensor(value, dtype=None, dtype_hint=None, name=None):
 
 
 def constant(value, dtype=None, shape=None, name="Const"):
-    """A tensor of these numbers; of this shape, which a single number fills."""
-    dtype = None if dtype is None else dtypes.as_dtype(dtype)
-    made = _cast(_value(value), dtype) if isinstance(value, (Tensor, Variable)) else _from_value(value, dtype)
+    """A tensor of these numbers; of this shape, which a single number fills. Of texts it is an array of them, which is no tensor."""
+    if dtype == dtypes.string:
+        return _texts().constant(value, dtype, shape)
+    kind = None if dtype is None else dtypes.as_dtype(dtype)
+    try:
+        made = _cast(_value(value), kind) if isinstance(value, (Tensor, Variable)) else _from_value(value, kind)
+    except TypeError:
+        if not _texts().is_text(value):
+            raise
+        return _texts().constant(value, dtype, shape)
     if shape is None:
         return made
     return _ops.broadcast_to(made, list(shape)) if made._size == 1 else _ops.reshape(made, list(shape))
+
+
+def _texts():
+    from . import _texts  # which stands on this module
+    return _texts
+
+
+def tensor_or_texts(value, dtype=None, dtype_hint=None, name=None):
+    """tf.convert_to_tensor: texts become an array of them."""
+    if isinstance(value, (Tensor, Variable)):
+        return convert_to_tensor(value, dtype)
+    return value if isinstance(value, _texts().Texts) and dtype in (None, dtypes.string) else constant(value, dtype)
 
 
 def is_tensor(x):

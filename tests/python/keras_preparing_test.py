@@ -280,6 +280,175 @@ class TextFunctions(unittest.TestCase):
         self.assertEqual(plain(["Hello hello"]).numpy().tolist(), [[2, 1]])
 
 
+class DatasetsOfTexts(unittest.TestCase):
+    def test_arrays_of_texts(self):
+        texts = tf.constant(["one", "two"])
+        self.assertEqual((texts.shape, texts.dtype, texts.dtype.name), ((2,), tf.string, "string"))
+        self.assertEqual(texts.numpy().tolist(), [b"one", b"two"])
+        self.assertEqual(texts[1].numpy(), b"two")
+        self.assertEqual(tf.expand_dims(texts, -1).shape, (2, 1))
+        self.assertEqual((texts == "two").numpy().tolist(), [False, True])
+        self.assertEqual(tf.strings.upper(texts).numpy().tolist(), [b"ONE", b"TWO"])
+        self.assertEqual([len(parts) for parts in tf.strings.split(texts, "n")], [2, 1])
+        self.assertEqual(keras.layers.StringLookup(vocabulary=["two"])(texts).numpy().tolist(), [0, 1])
+
+        self.assertEqual((texts != "two").numpy().tolist(), [True, False])
+        self.assertEqual((np.array(["two", "one"]) == texts).numpy().tolist(), [False, False])
+        self.assertFalse(texts == None)  # noqa: E711: what a program may ask
+        self.assertEqual((texts + "!").numpy().tolist(), [b"one!", b"two!"])
+        self.assertEqual(repr(texts), "<tf.Tensor: shape=(2,), dtype=string, numpy=array([b'one', b'two'], dtype=object)>")
+        self.assertEqual(str(texts[0]), "tf.Tensor(b'one', shape=(), dtype=string)")
+        self.assertEqual(tf.constant("x", shape=(1, 2)).numpy().tolist(), [[b"x", b"x"]])
+        self.assertEqual(tf.reshape(tf.convert_to_tensor(["a", "b"]), (2, 1)).shape, (2, 1))
+        self.assertEqual(keras.layers.StringLookup(vocabulary=["one"])(texts[0]).numpy(), 1)
+        back = keras.layers.StringLookup(vocabulary=["one"], invert=True)
+        self.assertEqual(back(tf.constant([[1, 0]])).numpy().tolist(), [[b"one", b"[UNK]"]])
+        self.assertEqual(back(1).numpy(), b"one")
+
+    def test_what_is_no_text(self):
+        for wrong in (["a", 1], ["a", ["b"]], [b"a", None]):
+            with self.assertRaisesRegex(TypeError, "among them"):
+                tf.constant(wrong)
+        for number in (1, [1.0, 2.0]):
+            with self.assertRaisesRegex(TypeError, "is no string"):
+                tf.constant(number, dtype=tf.string)
+        with self.assertRaises(TypeError):
+            tf.constant("text", dtype=tf.float32)
+        with self.assertRaises(ValueError):
+            tf.constant(["a", "b"]) == ["a", "b", "c"]
+        with self.assertRaisesRegex(TypeError, "no length"):
+            len(tf.constant("text"))
+
+    def test_characters_and_joining(self):
+        strings = tf.strings
+        texts = tf.constant(["né", "abc"])
+        self.assertEqual(strings.unicode_split(texts[0], "UTF-8").numpy().tolist(), ["n".encode(), "é".encode()])
+        self.assertEqual([len(characters) for characters in strings.unicode_split(texts, "UTF-8")], [2, 3])
+        self.assertEqual(len(strings.bytes_split(texts[0])), 3)
+        self.assertEqual(strings.reduce_join(strings.unicode_split(texts, "UTF-8"), axis=-1).numpy().tolist(), ["né".encode(), b"abc"])
+        self.assertEqual(strings.reduce_join(np.array([["a", "b"], ["c", "d"]]), axis=0, separator="-").numpy().tolist(), [b"a-c", b"b-d"])
+        self.assertEqual(strings.reduce_join(tf.constant(["a", "b"])).numpy(), b"ab")
+        self.assertEqual(strings.join([texts, "x"], " ").numpy().tolist(), ["né x".encode(), b"abc x"])
+        self.assertEqual(strings.split(tf.constant("a/b/c"), "/")[-2].numpy(), b"b")
+        with self.assertRaisesRegex(ValueError, "UTF-8"):
+            strings.unicode_split(texts, "UTF-16-BE")
+
+    def test_sources(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("b", "a"):
+                pathlib.Path(folder, f"{name}.txt").write_text(f"{name} 1\n{name} 2\n")
+            files = tf.data.Dataset.list_files(os.path.join(folder, "*.txt"), shuffle=False)
+            self.assertEqual([tf.strings.split(path, os.path.sep)[-1].numpy() for path in files], [b"a.txt", b"b.txt"])
+            contents = files.map(tf.io.read_file)
+            self.assertEqual([text.numpy() for text in contents], [b"a 1\na 2\n", b"b 1\nb 2\n"])
+            lines = files.interleave(tf.data.TextLineDataset, cycle_length=2)
+            self.assertEqual([line.numpy() for line in lines], [b"a 1", b"b 1", b"a 2", b"b 2"])
+            self.assertEqual([line.numpy() for line in files.flat_map(tf.data.TextLineDataset)], [b"a 1", b"a 2", b"b 1", b"b 2"])
+            numbered = tf.data.TextLineDataset(os.path.join(folder, "a.txt")).map(lambda line: (line, 7)).batch(2)
+            self.assertEqual([(text.numpy().tolist(), label.numpy().tolist()) for text, label in numbered], [([b"a 1", b"a 2"], [7, 7])])
+            with self.assertRaisesRegex(ValueError, "no file matches"):
+                tf.data.Dataset.list_files(os.path.join(folder, "*.csv"))
+
+        def pairs():
+            yield "one", 1
+            yield "two", 2
+        for said in ({"output_signature": (tf.TensorSpec((), tf.string), tf.TensorSpec((), tf.int32))},
+                     {"output_types": (tf.string, tf.int32)}):
+            made = tf.data.Dataset.from_generator(pairs, **said)
+            self.assertEqual([(text.numpy(), int(number)) for text, number in made], [(b"one", 1), (b"two", 2)])
+            self.assertEqual(made.element_spec[0], tf.TensorSpec((), tf.string))
+        both = tf.data.Dataset.zip((tf.data.Dataset.from_tensor_slices(["a", "b", "c"]), tf.data.Dataset.range(2)))
+        self.assertEqual((len(both), [(text.numpy(), int(number)) for text, number in both]), (2, [(b"a", 0), (b"b", 1)]))
+        self.assertEqual([text.numpy().tolist() for text in tf.data.Dataset.from_tensors(["a", "b"])], [[b"a", b"b"]])
+
+    def test_what_a_function_gives_is_known_without_a_pass(self):
+        called = []
+
+        def read():
+            called.append("pass")
+            return iter(["a b", "c"])
+        data = tf.data.Dataset.from_generator(read, output_signature=tf.TensorSpec((), tf.string)).shuffle(2, seed=1).batch(2)
+        lengths = data.map(lambda texts: tf.strings.length(texts))
+        self.assertEqual(called, ["pass"])  # of the generator, the first text; shuffle's buffer is not filled
+        self.assertEqual(sorted(next(iter(lengths)).numpy().tolist()), [1, 3])
+        self.assertEqual(list(tf.data.Dataset.from_tensor_slices(np.array([], dtype=str)).map(tf.strings.length)), [])
+
+    def test_orders_follow_from_seeds(self):
+        make = lambda **settings: tf.data.Dataset.from_tensor_slices(list("abcdefgh")).shuffle(8, **settings)  # noqa: E731
+        read = lambda data: b"".join(text.numpy() for text in data)  # noqa: E731
+        kept = make(reshuffle_each_iteration=False)
+        self.assertEqual(read(kept), read(kept))
+        seeded = make(seed=4)
+        first = [read(seeded), read(seeded)]
+        self.assertNotEqual(*first)
+        again = make(seed=4)
+        again.map(lambda text: tf.strings.length(text))  # looks at an element, and begins no pass
+        self.assertEqual([read(again), read(again)], first)
+        orders = []
+        for _ in range(2):
+            tf.random.set_seed(3)
+            orders.append(read(make()))
+        self.assertEqual(*orders)
+        self.assertEqual(bytes(sorted(orders[0])), b"abcdefgh")
+
+    def test_elements_and_batches(self):
+        make = lambda: tf.data.Dataset.from_tensor_slices((["a b", "c", "d e f"], [0, 1, 2]))  # noqa: E731
+        data = make().batch(2)
+        self.assertEqual((len(data), [text.shape for text, _ in data]), (2, [(2,), (1,)]))
+        self.assertEqual([y.numpy().tolist() for _, y in data], [[0, 1], [2]])
+        self.assertEqual(len(make().batch(2, drop_remainder=True)), 1)
+        self.assertEqual([y.numpy() for _, y in data.unbatch()], [0, 1, 2])
+        self.assertEqual([y.numpy() for _, y in make().skip(1).take(1).repeat(2)], [1, 1])
+        self.assertEqual([int(y) for _, y in make().filter(lambda text, y: y > 0).concatenate(make()).cache()], [1, 2, 0, 1, 2])
+        shuffled = make().shuffle(2, seed=3)
+        orders = {tuple(int(y) for _, y in shuffled) for _ in range(8)}
+        self.assertGreater(len(orders), 1)
+        self.assertTrue(all(sorted(order) == [0, 1, 2] for order in orders))
+        self.assertEqual([int(y) for _, y in make().shard(2, 1)], [1])
+        self.assertEqual([int(y) for _, y in make().take(-1)], [0, 1, 2])
+        self.assertEqual([(int(number), element[0].numpy()) for number, element in make().take(1).enumerate(5)], [(5, b"a b")])
+        self.assertEqual([text.numpy() for text, _ in make().take_while(lambda text, y: y < 1)], [b"a b"])
+        self.assertEqual([text.shape for text, _ in data.rebatch(3)], [(3,)])
+        self.assertEqual(int(make().reduce(0, lambda total, element: total + element[1])), 3)
+        self.assertEqual((len(make().concatenate(make())), int(make().repeat().cardinality())), (6, -2))
+        with self.assertRaisesRegex(ValueError, "as many rows"):
+            tf.data.Dataset.from_tensor_slices((["a"], [1, 2]))
+        names = tf.data.Dataset.from_tensor_slices({"word": np.array(["x", "y"]), "size": [1.0, 2.0]})
+        self.assertEqual([element["word"].numpy() for element in names], [b"x", b"y"])
+
+    def test_texts_become_numbers(self):
+        data = tf.data.Dataset.from_tensor_slices((["good film", "bad film"], [1, 0])).batch(2)
+        layer = keras.layers.TextVectorization(output_sequence_length=4)
+        layer.adapt(data.map(lambda text, label: text))
+        self.assertEqual(layer.get_vocabulary()[2], "film")
+        numbers = data.map(lambda text, label: (layer(tf.expand_dims(text, -1)), label))
+        self.assertIsInstance(numbers, tf.data.Dataset)
+        x, y = next(iter(numbers.prefetch(2)))
+        self.assertEqual((x.shape, y.numpy().tolist()), ((2, 4), [1, 0]))
+        model = keras.Sequential([keras.layers.Embedding(8, 4), keras.layers.GlobalAveragePooling1D(), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        model.fit(numbers, epochs=1, verbose=0)
+
+    def test_folders_of_texts(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for name in ("bad", "good"):
+                os.mkdir(os.path.join(folder, name))
+                for number in range(3):
+                    pathlib.Path(folder, name, f"{number}.txt").write_text(f"{name} {number}")
+            make = keras.utils.text_dataset_from_directory
+            data = make(folder, batch_size=4, shuffle=False, verbose=False)
+            self.assertEqual((data.class_names, len(data)), (["bad", "good"], 2))
+            texts, labels = next(iter(data))
+            self.assertEqual(texts.numpy().tolist(), [b"bad 0", b"bad 1", b"bad 2", b"good 0"])
+            orders = [[int(label) for _, label in make(folder, batch_size=None, seed=5, verbose=False)] for _ in range(2)]
+            self.assertEqual(*orders)
+            self.assertEqual(labels.numpy().tolist(), [0, 0, 0, 1])
+            alone = make(folder, labels=None, batch_size=None, max_length=3, verbose=False)
+            self.assertEqual({text.numpy() for text in alone}, {b"bad", b"goo"})
+            training, validation = make(folder, validation_split=0.5, subset="both", seed=2, verbose=False)
+            self.assertEqual(len(training.file_paths) + len(validation.file_paths), 6)
+
+
 class BoundingBoxes(unittest.TestCase):
     def test_formats(self):
         boxes = keras.utils.bounding_boxes
@@ -331,6 +500,30 @@ class FetchedFiles(unittest.TestCase):
             with self.assertRaises(OSError):
                 keras.utils.get_file("other.txt", (pathlib.Path(folder) / "none.txt").as_uri(), cache_dir=folder)
             self.assertEqual([name for name in os.listdir(os.path.join(folder, "datasets"))], ["kept.txt"])
+
+    def test_folders_of_images(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for number, name in enumerate(("cats", "dogs")):
+                os.mkdir(os.path.join(folder, name))
+                for image in range(3):
+                    pixels = np.full((8, 4, 3), 100 * number + image, np.uint8)
+                    pathlib.Path(folder, name, f"{image}.png").write_bytes(tf.io.encode_png(pixels))
+            make = keras.utils.image_dataset_from_directory
+            x, y = next(iter(make(folder, labels=[0, 0, 1, 1, 2, 2], image_size=(8, 8), shuffle=False, verbose=False)))
+            self.assertEqual((x.shape, y.numpy().tolist()), ((6, 8, 8, 3), [0, 0, 1, 1, 2, 2]))
+            self.assertEqual(x[:, 0, 0, 0].numpy().tolist(), [0.0, 1.0, 2.0, 100.0, 101.0, 102.0])
+            self.assertEqual(len(make(folder, labels=[0] * 6, batch_size=4, verbose=False)), 2)
+            x = next(iter(make(folder, labels=None, image_size=(8, 8), data_format="channels_first", verbose=False)))
+            self.assertEqual(x.shape, (6, 3, 8, 8))
+            padded, y = next(iter(make(folder, pad_to_aspect_ratio=True, image_size=(8, 8), shuffle=False, label_mode="binary", verbose=False)))
+            self.assertEqual(padded[4, 0, :, 0].numpy().tolist(), [0.0, 0.0, 101.0, 101.0, 101.0, 101.0, 0.0, 0.0])
+            self.assertEqual(y.numpy().tolist(), [[0.0]] * 3 + [[1.0]] * 3)
+            parts = make(folder, labels=[0] * 6, validation_split=1 / 3, subset="both", seed=1, verbose=False)
+            self.assertEqual([len(part.file_paths) for part in parts], [4, 2])
+            self.assertFalse(set(parts[0].file_paths) & set(parts[1].file_paths))
+            for wrong in ({"labels": [1]}, {"labels": None, "class_names": ["cats"]}, {"labels": [0] * 6, "subset": "training"}):
+                with self.assertRaises(ValueError):
+                    make(folder, verbose=False, **wrong)
 
     def test_archives_are_extracted(self):
         with tempfile.TemporaryDirectory() as folder:

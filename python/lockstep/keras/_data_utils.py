@@ -5,7 +5,10 @@ import os
 import numpy as np
 
 from .. import _lockstep, data, nest, ops
+from .._texts import TextDataset, Texts
 from ..tensor import convert_to_tensor, is_tensor
+from .backend import standardize_data_format
+from .ops import image as _images
 
 
 # --- windows -------------------------------------------------------------------------------------------------------------
@@ -104,20 +107,29 @@ def image_dataset_from_directory(directory, labels="inferred", label_mode="int",
                                  image_size=(256, 256), shuffle=True, seed=None, validation_split=None, subset=None,
                                  interpolation="bilinear", follow_links=False, crop_to_aspect_ratio=False,
                                  pad_to_aspect_ratio=False, data_format=None, format="tf", verbose=True):
-    """The JPEG and PNG images of a folder, one folder a class, as batches of (images, labels). They are read when they are needed."""
+    """The JPEG and PNG images of a folder as batches of (images, labels): one folder a class, or labels as they are given for all files in
+    alphabetical order, or none. They are read when they are needed."""
     _of_this_format("image_dataset_from_directory", format)
-    if pad_to_aspect_ratio or data_format == "channels_first":
-        raise NotImplementedError("image_dataset_from_directory: images are cropped or stretched (no pad_to_aspect_ratio), channels come last")
-    if labels not in ("inferred", None):
-        raise NotImplementedError("image_dataset_from_directory: labels are those of the folders (\"inferred\"), or None")
     if subset == "both":
         return tuple(image_dataset_from_directory(directory, labels, label_mode, class_names, color_mode, batch_size, image_size, shuffle,
                                                   seed, validation_split, part, interpolation, follow_links, crop_to_aspect_ratio,
-                                                  verbose=verbose) for part in ("training", "validation"))
+                                                  pad_to_aspect_ratio, data_format, verbose=verbose) for part in ("training", "validation"))
     if color_mode not in _CHANNELS:
         raise ValueError(f"image_dataset_from_directory: color_mode is one of {', '.join(_CHANNELS)}, received {color_mode!r}")
+    labels = None if label_mode is None else labels
+    if labels != "inferred" or pad_to_aspect_ratio or standardize_data_format(data_format) == "channels_first":
+        files = _Files(directory, (".jpeg", ".jpg", ".png"), labels, label_mode, class_names, follow_links)
+        files.choose(shuffle, seed, validation_split, subset)
+
+        def image(path):
+            with open(path, "rb") as file:
+                read = _lockstep.io.decode_image(file.read(), _CHANNELS[color_mode])
+            made = _images.resize(ops.cast(read, "float32"), image_size, interpolation, crop_to_aspect_ratio=crop_to_aspect_ratio,
+                                  pad_to_aspect_ratio=pad_to_aspect_ratio, data_format="channels_last")
+            return made if standardize_data_format(data_format) == "channels_last" else ops.transpose(made, (2, 0, 1))
+        return files.dataset(image, batch_size, shuffle, seed, verbose)
     y, names, paths = _lockstep.image_files_from_directory(os.fspath(directory), {
-        "label_mode": "none" if labels is None or label_mode is None else label_mode, "class_names": list(class_names or ()),
+        "label_mode": label_mode, "class_names": list(class_names or ()),
         "shuffle": bool(shuffle), "seed": seed, "validation_split": float(validation_split or 0), "subset": subset or ""})
     if verbose:
         print(f"Found {len(paths)} files" + (f" belonging to {len(names)} classes." if names else "."))
@@ -137,7 +149,96 @@ def image_dataset_from_directory(directory, labels="inferred", label_mode="int",
     return whole
 
 
+def text_dataset_from_directory(directory, labels="inferred", label_mode="int", class_names=None, batch_size=32, max_length=None, shuffle=True,
+                                seed=None, validation_split=None, subset=None, follow_links=False, format="tf", verbose=True):
+    """The .txt files of a folder as batches of (texts, labels): one folder a class, or labels as they are given for all files in
+    alphabetical order, or none."""
+    _of_this_format("text_dataset_from_directory", format)
+    if subset == "both":
+        return tuple(text_dataset_from_directory(directory, labels, label_mode, class_names, batch_size, max_length, shuffle, seed,
+                                                 validation_split, part, follow_links, verbose=verbose) for part in ("training", "validation"))
+    files = _Files(directory, (".txt",), None if label_mode is None else labels, label_mode, class_names, follow_links)
+    files.choose(shuffle, seed, validation_split, subset)
+
+    def text(path):
+        with open(path, "rb") as file:
+            return Texts(file.read(max_length or -1))
+    return files.dataset(text, batch_size, shuffle, seed, verbose)
+
+
 _CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
+
+
+class _Files:
+    """Files of a folder that are read when the dataset of them is, with their labels."""
+
+    def __init__(self, directory, endings, labels, label_mode, class_names, follow_links):
+        directory, self.are_texts = os.fspath(directory), ".txt" in endings
+        if labels == "inferred":
+            folders = sorted(entry.name for entry in os.scandir(directory) if entry.is_dir() and not entry.name.startswith("."))
+            if class_names is not None and set(class_names) != set(folders):
+                raise ValueError(f"`class_names` passed did not match the folders of {directory!r}, {folders}: {list(class_names)}")
+            self.class_names = list(class_names) if class_names is not None else folders
+        elif class_names is not None:
+            raise ValueError('You can only pass `class_names` if `labels="inferred"`')
+        else:
+            folders, self.class_names = [""], None
+        self.paths, numbers = [], []
+        for folder in folders:
+            found = sorted(os.path.join(root, name) for root, _, names in os.walk(os.path.join(directory, folder), followlinks=follow_links)
+                           for name in names if name.lower().endswith(endings))
+            self.paths += found
+            numbers += [self.class_names.index(folder) if self.class_names else 0] * len(found)
+        if not self.paths:
+            raise ValueError(f"there is no file of the kinds {', '.join(endings)} in {directory!r}")
+        if labels not in ("inferred", None):
+            numbers = list(labels)
+            if len(numbers) != len(self.paths):
+                raise ValueError(f"Expected the lengths of `labels` to match the number of files, {len(self.paths)}, received {len(numbers)}")
+            self.class_names = sorted(str(label) for label in set(numbers))
+        self._labels = None if labels is None or label_mode is None else self._in_mode(np.asarray(numbers), label_mode)
+
+    def _in_mode(self, numbers, mode):
+        if mode not in ("int", "categorical", "binary"):
+            raise ValueError(f'`label_mode` argument must be one of "int", "categorical", "binary", or None, received {mode!r}')
+        if mode == "binary" and len(self.class_names) != 2:
+            raise ValueError(f"of binary labels there must be exactly 2 classes, there are {len(self.class_names)}")
+        if mode == "categorical":
+            return np.eye(len(self.class_names), dtype=np.float32)[numbers]
+        return numbers.astype(np.int32) if mode == "int" else numbers.astype(np.float32).reshape(-1, 1)
+
+    def choose(self, shuffle, seed, validation_split, subset):
+        """The files of the first or the last part, once shuffled."""
+        order = np.arange(len(self.paths))
+        if (validation_split is None or not 0 < validation_split < 1) and (validation_split or subset is not None):
+            raise ValueError(f"`validation_split` must be between 0 and 1, and be set where there is a subset, received {validation_split}")
+        if validation_split and subset not in ("training", "validation"):
+            raise ValueError(f'`subset` must be either "training", "validation" or "both", received {subset!r}')
+        if validation_split and shuffle and seed is None:
+            raise ValueError("files that are shuffled and split: you must provide a `seed`, so that both parts are of one order")
+        if shuffle:
+            np.random.default_rng(seed).shuffle(order)
+        if validation_split:
+            first = len(order) - int(len(order) * validation_split)
+            order = order[:first] if subset == "training" else order[first:]
+        self.paths = [self.paths[number] for number in order]
+        self._labels = None if self._labels is None else self._labels[order]
+
+    def dataset(self, read, batch_size, shuffle, seed, verbose):
+        """What read() makes of the files, and their labels, in batches."""
+        count = len(self.paths)
+        if verbose:
+            print(f"Found {count} files" + (f" belonging to {len(self.class_names)} classes." if self.class_names else "."))
+
+        def example(number):
+            made = read(self.paths[int(number)])
+            return made if self._labels is None else (made, convert_to_tensor(self._labels[int(number)]))
+        numbers = data.Dataset.range(count)
+        numbers = numbers.shuffle(count, seed=seed) if shuffle else numbers
+        whole = TextDataset.of(numbers).map(example) if self.are_texts else numbers.map(example)
+        whole = (whole if batch_size is None else whole.batch(batch_size)).prefetch(2)
+        whole.class_names, whole.file_paths = self.class_names, self.paths
+        return whole
 
 
 def _of_this_format(what, format):

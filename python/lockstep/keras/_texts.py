@@ -2,10 +2,12 @@
 
 import itertools
 import os
+import string
 
 import numpy as np
 
 from .. import _lockstep, data, dtypes
+from .._texts import TextDataset, Texts
 from ..tensor import convert_to_tensor
 from ._configured import serialized
 from ._layer import _policy_name
@@ -33,6 +35,8 @@ def _texts(values):
 
 def _learned_from(source, steps=None):
     """All texts to learn from: those of a list, an array or a dataset, or of so many batches of an iterator or a generator."""
+    if isinstance(source, TextDataset):
+        return _texts((source if steps is None else source.take(steps)).texts())
     if isinstance(source, data.Dataset):
         source = source if steps is None else source.take(steps)
     elif hasattr(source, "__next__"):
@@ -103,8 +107,8 @@ class TextVectorization(_WithVocabulary):
                  sparse=False, ragged=False, encoding="utf-8", name=None, **kwargs):
         if sparse or ragged:
             raise ValueError("TextVectorization: there are no sparse and no ragged tensors")
-        self._standardize = standardize if callable(standardize) else None
         self._split = split if callable(split) else None
+        self._standardize = standardize if callable(standardize) else _plain(standardize) if self._split else None
         super().__init__(max_tokens=max_tokens, standardize=None if self._standardize else standardize, split=None if self._split else split,
                          ngrams=ngrams, output_mode=output_mode, output_sequence_length=output_sequence_length,
                          pad_to_max_tokens=pad_to_max_tokens, vocabulary=vocabulary, idf_weights=idf_weights, name=name)
@@ -129,10 +133,18 @@ class TextVectorization(_WithVocabulary):
         return {**super().get_config(), **given}
 
     def __call__(self, texts):
+        texts = _array_of(texts)
         one = _is_one(texts)
         texts = self._standardized(_texts(texts))
         made = self._lookup(texts) if self._split is None else self._lookup.rows(self._tokens(texts))
         return made[0] if one else made
+
+
+def _plain(standardize):
+    """What the engine's standardization makes of a text, for a function of Python's to split."""
+    lower, strip = "lower" in (standardize or ""), "strip_punctuation" in (standardize or "")
+    table = str.maketrans(string.ascii_uppercase if lower else "", string.ascii_lowercase if lower else "", string.punctuation if strip else "")
+    return lambda texts: [text.translate(table) for text in texts.tolist()]
 
 
 def _of_all(function, texts):
@@ -163,12 +175,19 @@ class StringLookup(_WithVocabulary):
 
     def __call__(self, tokens):
         if self._invert:
-            return self._lookup.tokens(tokens)
-        if isinstance(tokens, (list, tuple, np.ndarray)) and len(tokens) and isinstance(tokens[0], (list, tuple, np.ndarray)):
-            return self._lookup.rows([_texts(list(row)) for row in tokens])
+            numbers = convert_to_tensor(tokens)
+            made = self._lookup.tokens(_lockstep.ops.reshape(numbers, [-1]))
+            return Texts(np.array(made, dtype=object).reshape(tuple(numbers.shape)))
+        tokens = _array_of(tokens)
         one = _is_one(tokens)
+        if not one and isinstance(tokens, (list, tuple, np.ndarray)) and len(tokens) and isinstance(tokens[0], (list, tuple, np.ndarray, Texts)):
+            return self._lookup.rows([_texts(list(row)) for row in map(_array_of, tokens)])
         made = self._lookup(_texts(tokens))
         return made[0] if one and made.ndim else made
+
+
+def _array_of(texts):
+    return np.asarray(texts) if isinstance(texts, Texts) else texts
 
 
 def _is_one(texts):
@@ -181,7 +200,7 @@ def _column(values):
     """Numbers as a tensor, texts as a list; and the shape of both."""
     if isinstance(values, _lockstep.Tensor):
         return values, tuple(values.shape)
-    array = np.asarray(values)
+    array = np.asarray(_array_of(values))
     if array.dtype.kind in "iu":
         return convert_to_tensor(array), array.shape
     if array.dtype.kind not in "OUS":

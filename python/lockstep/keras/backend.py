@@ -85,6 +85,8 @@ def standardize_dtype(dtype):
     """The name of a dtype; None: floatx()."""
     if dtype is None:
         return floatx()
+    if dtype == dtypes.string:
+        return "string"
     if hasattr(dtype, "name") and isinstance(dtype.name, str) and not isinstance(dtype, dtypes.DType):
         dtype = dtype.name
     try:

@@ -10,7 +10,7 @@ from .linalg import *  # noqa: F401,F403
 from .math import *  # noqa: F401,F403
 from .nn import *  # noqa: F401,F403
 from .numpy import *  # noqa: F401,F403
-from . import core as _core, math as _math
+from . import _arrays, core as _core, math as _math
 from .. import _operations, activations
 
 # Where a module offers what another one defines, the latter comes first.
@@ -20,3 +20,4 @@ for _name, _module in (("numpy", numpy), ("core", _core), ("linalg", linalg), ("
 _operations.introduce({"relu": activations.relu, "mish": activations.mish}, "activations.activations", {"relu": "ReLU"})
 _operations.introduce({"exp": activations.exponential, "tanh": activations.tanh}, "ops.numpy")
 _operations.introduce(vars(activations), "ops.nn")
+_operations.introduce({"size": _arrays.size_of_value}, "ops.numpy")  # size() itself gives a number where it can

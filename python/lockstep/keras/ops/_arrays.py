@@ -125,13 +125,13 @@ def ndim(x):
 
 def size(x):
     """The number of its elements: of a value of a model one that is known when the model runs."""
-    return _size_of_value(x) if is_keras_tensor(x) else int(np.prod(shape(x), dtype=np.int64))
+    return size_of_value(x) if is_keras_tensor(x) else int(np.prod(shape(x), dtype=np.int64))
 
 
-_size_of_value = _op(lambda x: _tensor(int(np.prod(x.shape, dtype=np.int64)), dtypes.int32))
+size_of_value = _op(lambda x: _tensor(int(np.prod(x.shape, dtype=np.int64)), dtypes.int32))
 
 
 copy = _op(lambda x: _tf.identity(_tensor(x)))
 
 
-__all__ = _public(globals())
+__all__ = [name for name in _public(globals()) if name != "size_of_value"]

@@ -1,6 +1,7 @@
 """keras.ops: shapes, parts and joining."""
 
 import builtins
+import re
 
 import numpy as np
 
@@ -225,6 +226,36 @@ def _triangle(name, mask):
 
 
 tril, triu = _triangle("tril", np.tril), _triangle("triu", np.triu)
+
+
+# --- by names of dimensions ------------------------------------------------------------------------------------------------
+
+def _groups(side):
+    """ "(h w) c" is [["h", "w"], ["c"]]."""
+    return [part.strip("()").split() for part in re.findall(r"\([^)]*\)|[^\s()]+", side)]
+
+
+@_op
+def rearrange(tensor, pattern, **axes_lengths):
+    """Dimensions in another order, joined or taken apart, as "b h w c -> b (h w) c" says; of what is taken apart, all lengths but one."""
+    x = _tensor(tensor)
+    before, arrow, after = pattern.partition("->")
+    before, after = _groups(before), _groups(after)
+    names, wanted = ([name for group in groups for name in group] for groups in (before, after))
+    if not arrow or sorted(names) != sorted(wanted) or len(set(names)) != len(names):
+        raise ValueError(f"rearrange: both sides of a pattern have the same names, each once, received {pattern!r}")
+    if len(before) != x.ndim:
+        raise ValueError(f"rearrange: {pattern!r} is of {len(before)} dimensions, received shape {tuple(x.shape)}")
+    lengths = dict(axes_lengths)
+    for group, size in zip(before, x.shape):
+        open_ones = [name for name in group if name not in lengths]
+        known = int(np.prod([lengths[name] for name in group if name in lengths], dtype=np.int64))
+        if len(open_ones) > 1 or size % _max(known, 1) or not open_ones and known != size:
+            raise ValueError(f"rearrange: the lengths {axes_lengths} do not fit ({' '.join(group)}) of size {size} in {pattern!r}")
+        lengths.update({name: size // known for name in open_ones})
+    x = _tf.reshape(x, [lengths[name] for name in names])
+    x = _tf.transpose(x, [names.index(name) for name in wanted])
+    return _tf.reshape(x, [int(np.prod([lengths[name] for name in group], dtype=np.int64)) for group in after])
 
 
 __all__ = _public(globals())

@@ -1,7 +1,9 @@
 """keras.ops: conversion, updates by place, control flow."""
 
 import builtins
+import functools
 import math as _math
+import re
 
 import numpy as np
 
@@ -180,6 +182,32 @@ def switch(index, branches, *operands):
 def map(f, xs):  # noqa: A001: Keras' name
     """The function of every part along the first dimension."""
     return map_fn(f, xs)
+
+
+def vectorize(pyfunc, *, excluded=None, signature=None):
+    """A function of arrays that gives pyfunc of their elements, or of the parts that a signature such as "(m,n),(n)->(m)" names."""
+    left_out = set(excluded or ())
+    ranks = None if signature is None else [len(re.findall(r"\w+", part)) for part in re.findall(r"\(([^)]*)\)", signature.partition("->")[0])]
+
+    @functools.wraps(pyfunc)
+    def vectorized(*args, **kwargs):
+        chosen = [number for number in _range(len(args)) if number not in left_out]
+        parts = [_tensor(args[number]) for number in chosen]
+        if ranks is not None and len(ranks) != len(parts):
+            raise ValueError(f"vectorize: the signature {signature!r} is of {len(ranks)} arguments, received {len(parts)}")
+        cores = [tuple(part.shape[part.ndim - rank:]) for part, rank in zip(parts, ranks or [0] * len(parts))]
+        around = np.broadcast_shapes(*(tuple(part.shape[:part.ndim - len(core)]) for part, core in zip(parts, cores)))
+
+        def one(elements):
+            given = list(args)
+            for number, element in zip(chosen, elements):
+                given[number] = element
+            return pyfunc(*given, **kwargs)
+        if not around:
+            return one(parts)
+        flat = tuple(_tf.reshape(_tf.broadcast_to(part, (*around, *core)), (-1, *core)) for part, core in zip(parts, cores))
+        return nest.map_structure(lambda made: _tf.reshape(made, (*around, *made.shape[1:])), _vectorized_map(one, flat))
+    return vectorized
 
 
 vectorized_map = _op(lambda function, elements: _vectorized_map(function, elements))
