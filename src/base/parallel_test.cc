@@ -228,7 +228,6 @@ TEST(TeamScope, AChildOfForkIsNotWaitedForByThreadsItDoesNotHave) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-// Every element once, whole grains, consecutive ranges.
 // OpenMP ends the threads that a smaller team does without.
 TEST(TeamScope, FewerIndicesLeaveItsThreadsAlive) {
   if (!teams_have_threads()) GTEST_SKIP() << "OpenMP makes no threads here";
@@ -248,6 +247,7 @@ TEST(TeamScope, FewerIndicesLeaveItsThreadsAlive) {
       .join();
 }
 
+// Every element once, whole grains, consecutive ranges.
 TEST(ParallelFor, CoversTheRangeInWholeGrains) {
   for (const int64_t n : {0, 1, 63, 64, 65, 1000})
     for (const int64_t grain : {1, 64, 100})

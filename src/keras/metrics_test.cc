@@ -248,6 +248,46 @@ TEST(Metrics, OfClassesRefuseWhatIsNoClass) {
   EXPECT_TRUE(near(mean.result(), {1}));
 }
 
+TEST(Metrics, StatesAreShownAsKerasHasThem) {
+  const Metric mean = metrics::Mean();
+  EXPECT_TRUE(mean.base()->keras_state().empty());
+  mean.update_state(Tensor::from<float>({1, 3, 5}, {3}));
+  const auto means = mean.base()->keras_state();
+  ASSERT_EQ(means.size(), 2U);
+  EXPECT_EQ(means[0].first, "total");
+  EXPECT_TRUE(near(means[0].second, {9}));
+  EXPECT_TRUE(near(means[1].second, {3}));
+  const Metric area = metrics::AUC({.num_thresholds = 2, .thresholds = {0.5}});
+  EXPECT_EQ(area.base()->config().at("num_thresholds").as_int(), 3);
+  area.update_state(Tensor::from<float>({0, 1, 1}, {3}), Tensor::from<float>({0.2, 0.4, 0.9}, {3}));
+  const auto counts = area.base()->keras_state();
+  ASSERT_EQ(counts.size(), 4U);
+  EXPECT_TRUE(near(counts[0].second, {2, 1, 0})) << counts[0].first;
+  EXPECT_TRUE(near(counts[1].second, {0, 1, 1})) << counts[1].first;
+  EXPECT_TRUE(near(counts[2].second, {1, 0, 0})) << counts[2].first;
+  EXPECT_TRUE(near(counts[3].second, {0, 1, 2})) << counts[3].first;
+  const Metric at = metrics::PrecisionAtRecall(0.5);
+  at.update_state(ones({2}), ones({2}));
+  EXPECT_EQ(at.base()->keras_state()[0].second.shape(), (Shape{200}));
+}
+
+TEST(Metrics, PredictionsThatAreSortedClassNumbers) {
+  const Metric metric = metrics::SparseTopKCategoricalAccuracy({.k = 2, .from_sorted_ids = true});
+  metric.update_state(Tensor::from<int32_t>({2, 1}, {2}), Tensor::from<int32_t>({1, 2, 0, 0, 2, 1}, {2, 3}));
+  EXPECT_TRUE(near(metric.result(), {0.5}));
+}
+
+TEST(Metrics, WhatALossIgnoresIsLeftOutOfWeights) {
+  const Tensor labels = Tensor::from<int32_t>({0, 1, 2}, {3});
+  const Tensor scores = Tensor::from<float>({0.8, 0.1, 0.1, 0.05, 0.95, 0, 0.1, 0.8, 0.1}, {3, 3});
+  const Metric metric = metrics::SparseCategoricalCrossentropy({.ignore_class = 0});
+  metric.update_state(labels, scores);
+  EXPECT_TRUE(near(metric.result(), {(0.0512933 + 2.3025851) / 3}));
+  metric.reset_state();
+  metric.update_state(labels, scores, Tensor::from<float>({0.5, 1.5, 2}, {3}));
+  EXPECT_TRUE(near(metric.result(), {(1.5 * 0.0512933 + 2 * 2.3025851) / 3.5}));
+}
+
 TEST(Metrics, PredictionsAtTheEndsOfTheThresholds) {
   const Metric area = metrics::AUC({.num_thresholds = 3});
   area.update_state(Tensor::from<float>({0, 1, 0, 1}, {4}), Tensor::from<float>({0, 1, 0, 1}, {4}));

@@ -198,7 +198,7 @@ const std::vector<BadValue>& bad_values() {
     BAD("TextVectorization: ragged must be false", kl::TextVectorization::deserialize(Json::parse(R"({"class_name": "TextVectorization", "config": {"ragged": true}})"))),
     BAD("Hashing: sparse must be false", kl::Hashing::deserialize(Json::parse(R"({"class_name": "Hashing", "config": {"num_bins": 3, "sparse": true}})"))),
     BAD("IntegerLookup: sparse must be false", Layer::deserialize(Json::parse(R"({"class_name": "IntegerLookup", "config": {"sparse": true}})"))),
-    BAD("IntegerLookup: oov_method must be \"floormod\", without a salt", Layer::deserialize(Json::parse(R"({"class_name": "IntegerLookup", "config": {"oov_method": "farmhash", "salt": 7}})"))),
+    BAD("IntegerLookup: oov_method must be \"floormod\", without a salt", Layer::deserialize(Json::parse(R"({"class_name": "IntegerLookup", "config": {"num_oov_indices": 2, "oov_method": "farmhash", "salt": 7}})"))),
     BAD("salt is a whole number or a list of two", kl::StringLookup::deserialize(Json::parse(R"({"class_name": "StringLookup", "config": {"salt": [1, 2, 3]}})"))),
     BAD("encoding must be \"utf-8\"", kl::TextVectorization::deserialize(Json::parse(R"({"class_name": "TextVectorization", "config": {"encoding": "latin-1"}})"))),
     BAD("RepeatVector: n must be positive, received 0", kl::RepeatVector(0)),

@@ -332,6 +332,35 @@ TEST(Values, NormalizationLearnsFromData) {
   EXPECT_THROW(layer.adapt(ones({2, 3})), Error);
 }
 
+TEST(Values, AxesFromTheEndAreTheLastOfInputsOfAnyRank) {
+  const layers::AdaptableLayer layer = layers::Normalization();
+  layer.adapt(Tensor::from({1.f, 10.f, 3.f, 30.f}, {2, 2}));
+  const Tensor x = Tensor::from({2.f, 40.f, 3.f, 20.f}, {1, 1, 2, 2});
+  expect_floats(layer(x), {0, 2, 1, 0});
+  for (const Layer& of_rank_3 : {layers::RMSNormalization(), layers::LayerNormalization()}) {
+    of_rank_3.build({-1, 3, 2});
+    const Layer of_rank_4 = Layer::deserialize(of_rank_3.serialize());
+    expect_floats(of_rank_3(x), floats(of_rank_4(x)));
+  }
+}
+
+TEST(Values, VocabulariesOfIntegersAreReplaced) {
+  const Layer layer = layers::IntegerLookup({.vocabulary = {5, 6}});
+  layers::set_vocabulary(layer, {-1, 7, 8});
+  EXPECT_THAT(layers::get_vocabulary(layer), ElementsAre(-1, 7, 8));
+  EXPECT_THAT(layer(Tensor::from<int64_t>({8, 5}, {2})).to_vector<int64_t>(), ElementsAre(2, 0));
+  EXPECT_THROW(layers::set_vocabulary(layer, {7, 7}), Error);
+  EXPECT_THROW(layers::set_vocabulary(layers::Dense(2), {7}), Error);
+}
+
+TEST(Values, TextsThatOthersHaveSplit) {
+  layers::TextVectorization vectorize({.split = {}, .ngrams = {1, 2}});
+  using Rows = std::vector<std::vector<std::string>>;
+  vectorize.adapt(Rows{{"a b", "c"}, {"c"}});
+  EXPECT_THAT(vectorize.get_vocabulary(), ElementsAre("", "[UNK]", "c", "a b c", "a b"));
+  EXPECT_THAT(vectorize(Rows{{"a b", "c"}, {"x"}}).to_vector<int64_t>(), ElementsAre(4, 2, 3, 1, 0, 0));
+}
+
 TEST(Values, DiscretizationPutsBoundariesIntoTheBinAbove) {
   const Layer layer = layers::Discretization({.bin_boundaries = std::vector{0.0, 1.0}});
   EXPECT_THAT(layer(vector({-1, 0, 0.5f, 1, 7})).to_vector<int32_t>(), ElementsAre(0, 1, 1, 2, 2));
