@@ -57,8 +57,10 @@ const Library& library(std::source_location where) {
   static const Loaded loaded = [] {
     Loaded result;
     // The soname says that types and functions are those of the header, which is 1.10's. They are those of 1.14 too: a function
-    // that has a second version by then keeps its first one under its name and a 1. A Python wheel carries 1.14.
-    const std::string names[] = {"libhdf5.so.310", "libhdf5_serial.so.103", "libhdf5.so.103"};
+    // that has a second version by then keeps its first one under its name and a 1. A Python wheel carries 1.14; Debian calls the
+    // library that knows no MPI libhdf5_serial.
+    const std::string names[] = {"libhdf5.so.310", "libhdf5_serial.so.310", "libhdf5_serial.so.103",
+                                 "libhdf5.so.103"};
     LoadResult load = load_library(names);
     if (!load.library) {
       result.problem = describe(load.failures);
@@ -79,7 +81,8 @@ const Library& library(std::source_location where) {
     return result;
   }();
   require(loaded.problem.empty(), ErrorCode::unsupported, where,
-          "HDF5 files need libhdf5 1.10 or 1.14 (Debian: apt install libhdf5-103-1), which cannot be loaded: ",
+          "HDF5 files need libhdf5 1.10 or 1.14 (apt install libhdf5-103-1 on Debian 12, libhdf5-310 on "
+          "Debian 13), which cannot be loaded: ",
           loaded.problem);
   return loaded.functions;
 }
