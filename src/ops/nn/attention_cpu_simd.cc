@@ -172,13 +172,11 @@ void forward(const cpu::AttentionForward& t) {
         for (int64_t j = 0; j < columns; j += kLanes) best = MaxOfNumbers::apply(best, load(row + j));
         const C tile_max = fold<MaxOfNumbers>(best);
         const C before = largest[r], after = tile_max > before ? tile_max : before;
-        if (after == -kInfinity<C>) {  // nothing was seen so far
-          clear(row, columns);
-          continue;
-        }
+        // Of what is not seen the exponentials are 0, and of NaN, which is no largest score, they are NaN.
+        const Vec<C> center = splat(after == -kInfinity<C> ? C(0) : after);
         Vec<C> added = splat(C(0));
         for (int64_t j = 0; j < columns; j += kLanes) {
-          const Vec<C> e = exponential(load(row + j) - splat(after));
+          const Vec<C> e = exponential(load(row + j) - center);
           store(row + j, e);
           added = added + e;
         }

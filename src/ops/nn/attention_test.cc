@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
@@ -75,6 +77,35 @@ TEST(Attention, AQueryThatSeesNothingGivesZeros) {
     EXPECT_EQ(gradient[i], 0);
     EXPECT_NE(result[4 + i], 0);
   }
+}
+
+// A network that has diverged says so, instead of going on with zeros.
+TEST(Attention, NaNReachesTheResultAndTheGradients) {
+  for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16})
+    for (const bool causal : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << name(dtype) << (causal ? ", causal" : ""));
+      const int64_t tokens = 200, dim = 16,
+                    diverged = 150;  // more than one tile, and the last one has an end
+      const Tensor x = random_tensor(dtype, {tokens, dim}, 1);
+      const Tensor factor =
+          reshape(where(equal(range(tokens, DType::int64), diverged),
+                        Tensor::full(dtype, {tokens}, std::nan("")), Tensor::full(dtype, {tokens}, 1)),
+                  {tokens, 1});
+      const auto heads = [&](const Tensor& t) { return reshape(t, {1, tokens, 1, dim}); };
+      const Tensor q = heads(x * factor), k = heads(x);
+      GradientTape tape;
+      tape.watch(q);
+      tape.watch(k);
+      const Tensor y = scaled_dot_product_attention(q, k, k, {.is_causal = causal});
+      const TensorList gradients = tape.gradient(reduce_sum(y), std::vector<GradientSource>{q, k});
+      const auto result = values(y), dq = values(gradients[0]), dk = values(gradients[1]);
+      for (size_t i = 0; i < result.size(); ++i) {
+        const bool is_nan = i / dim == diverged;
+        ASSERT_EQ(std::isnan(result[i]), is_nan) << i;
+        ASSERT_EQ(std::isnan(dq[i]), is_nan) << i;
+        if (!causal || i / dim <= diverged) ASSERT_TRUE(std::isnan(dk[i])) << i;
+      }
+    }
 }
 
 // Scores far apart, across tiles: the running maximum keeps everything finite.
