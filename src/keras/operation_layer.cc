@@ -897,7 +897,9 @@ bool is_module_of_operations(const std::string& module) {
 }  // namespace
 
 Json OperationArguments::written(const Json::List& inputs) const {
-  return Json::object({{"args", fill_in(positional_, inputs)}, {"kwargs", fill_in(named_, inputs)}});
+  Json kwargs = Json::object();  // an argument may be called "input", as the place of one is
+  for (const auto& [name, value] : named_.members()) kwargs.set(name, fill_in(value, inputs));
+  return Json::object({{"args", fill_in(positional_, inputs)}, {"kwargs", std::move(kwargs)}});
 }
 
 OperationLayer::OperationLayer(const std::string& class_name, Json config)

@@ -68,9 +68,13 @@ class Registry final : public Catalogued {
   void extend(const std::string& class_name, Maker first) {
     const std::lock_guard lock(mutex_);
     for (const std::string& name : {class_name, to_snake_case(class_name)})
-      makers_[name] = [first, then = makers_[name]](const Json& config) {
+      makers_[name] = [this, class_name, first, then = makers_[name]](const Json& config) {
         Made made = first(config);
-        return made.defined() || !then ? made : then(config);
+        if (!made.defined() && !then) {
+          const std::lock_guard here(mutex_);
+          fail_unknown(class_name, std::source_location::current());
+        }
+        return made.defined() ? made : then(config);
       };
   }
 

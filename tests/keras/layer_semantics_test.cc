@@ -337,6 +337,17 @@ TEST(Values, AxesFromTheEndAreTheLastOfInputsOfAnyRank) {
   layer.adapt(Tensor::from({1.f, 10.f, 3.f, 30.f}, {2, 2}));
   const Tensor x = Tensor::from({2.f, 40.f, 3.f, 20.f}, {1, 1, 2, 2});
   expect_floats(layer(x), {0, 2, 1, 0});
+  const Tensor images = Tensor::from({1.f, 10.f, 3.f, 30.f, 5.f, 50.f, 7.f, 70.f}, {2, 2, 2});
+  layer.adapt(images);
+  expect_floats(layer(Tensor::from({4.f, 40.f}, {1, 2})), {0, 0});
+  const layers::AdaptableLayer built_for_images = layers::Normalization();
+  built_for_images.build({-1, 2, 2});
+  built_for_images.adapt(Tensor::from({1.f, 10.f, 3.f, 30.f}, {2, 2}));
+  expect_floats(built_for_images(x), {0, 2, 1, 0});
+  const layers::AdaptableLayer of_two_axes = layers::Normalization({.axis = {1, 2}});
+  of_two_axes.build({-1, 2, 2});
+  EXPECT_THAT(error_of([&] { of_two_axes.adapt(ones({4})); }).what(),
+              ::testing::HasSubstr("built for inputs of rank 3"));
   for (const Layer& of_rank_3 : {layers::RMSNormalization(), layers::LayerNormalization()}) {
     of_rank_3.build({-1, 3, 2});
     const Layer of_rank_4 = Layer::deserialize(of_rank_3.serialize());
@@ -350,6 +361,7 @@ TEST(Values, VocabulariesOfIntegersAreReplaced) {
   EXPECT_THAT(layers::get_vocabulary(layer), ElementsAre(-1, 7, 8));
   EXPECT_THAT(layer(Tensor::from<int64_t>({8, 5}, {2})).to_vector<int64_t>(), ElementsAre(2, 0));
   EXPECT_THROW(layers::set_vocabulary(layer, {7, 7}), Error);
+  EXPECT_THROW(layers::set_vocabulary(layer, {}), Error);
   EXPECT_THROW(layers::set_vocabulary(layers::Dense(2), {7}), Error);
 }
 

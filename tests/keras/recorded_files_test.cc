@@ -102,6 +102,21 @@ TEST(RecordedFiles, WithoutCompileTheModelPredictsAlone) {
   expect_close(model.predict_on_batch(record.x)[0], record.read("prediction"));
 }
 
+// A layer whose weights are another one's, as classes that are derived in Python from the library's have them.
+class Derived final : public LayerBase {
+ public:
+  explicit Derived(const Layer& from) : LayerBase("Derived", {}), from_(track(from)) {}
+  void build(const Shape& input) override {
+    from_.build(input);
+    for (const Variable& weight : from_.weights()) track(weight);
+  }
+  Tensor call(const Tensor& x, const CallContext&) override { return from_(x); }
+  std::vector<std::string> stored_names() const override { return {"."}; }
+
+ private:
+  Layer from_;
+};
+
 // Models of Keras 2, whose weights TensorFlow's checkpoints hold by the attributes of objects.
 TEST(RecordedFiles, WeightsOfTensorflowsCheckpoints) {
   const std::string folder = LOCKSTEP_SOURCE_DIR "/tests/keras/testdata/tensorflow/";
@@ -119,6 +134,10 @@ TEST(RecordedFiles, WeightsOfTensorflowsCheckpoints) {
   expect_close(model.predict_on_batch({expected.read("x")})[0], expected.read("prediction"));
   model.load_weights(folder + "training");
   expect_close(model.predict_on_batch({expected.read("x")})[0], expected.read("prediction_after"));
+
+  const Model derived(sequence, make_layer<Derived>(layers::Dense(2))(x));
+  derived.load_weights(folder + "weights");
+  expect_close(derived.predict_on_batch({expected.read("x")})[0], expected.read("prediction"));
 
   const Model other(sequence, layers::Dense(2)(layers::Flatten()(sequence)));
   EXPECT_THAT(error_of([&] { other.load_weights(folder + "weights"); }).what(),

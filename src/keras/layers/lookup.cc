@@ -673,6 +673,7 @@ class IntegerLookupLayer final : public ConfiguredLayer<IntegerLookupSettings>, 
     require(o.output_mode != "tf_idf" || idf_weights.size() == plain.size(), ErrorCode::invalid_argument,
             where, "IntegerLookup: ", plain.size(), " tokens need as many idf_weights, received ",
             idf_weights.size());
+    require(!plain.empty(), ErrorCode::invalid_argument, where, "IntegerLookup: a vocabulary needs tokens");
     o.vocabulary = std::move(plain);
     o.idf_weights = idf_weights;
     given_ = true;

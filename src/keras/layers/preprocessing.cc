@@ -88,7 +88,8 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
       kept.insert(normalize_axis(axis, input.rank(), "Normalization", where()));
     kept_.assign(kept.begin(), kept.end());
     rank_ = input.rank();
-    const Shape shape = kept_sizes(input);
+    Shape shape;
+    for (const int64_t axis : kept_) shape.push_back(input[static_cast<int>(axis)]);
     for (const int64_t size : shape)
       require(size >= 0, ErrorCode::shape_mismatch, where(),
               "Normalization: the sizes along axis must be known, received shape ", input);
@@ -116,13 +117,16 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
       shape[0] = -1;
       ensure_built({shape}, where);
     }
-    require(kept_sizes(data.shape()) == learned_mean_.shape(), ErrorCode::shape_mismatch, where,
-            "Normalization: built for ", learned_mean_.shape(), " along axis ", Dims(settings_.axis.values()),
+    const std::vector<int> kept = kept_of(data.shape());
+    Shape sizes;
+    for (const int axis : kept) sizes.push_back(data.shape()[axis]);
+    require(sizes == learned_mean_.shape(), ErrorCode::shape_mismatch, where, "Normalization: built for ",
+            learned_mean_.shape(), " along axis ", Dims(settings_.axis.values()),
             ", adapt() received data of shape ", data.shape());
     const Tensor x = cast(data, learned_mean_.dtype());
     ReduceOptions over;
-    for (int64_t d = 0; d < x.rank(); ++d)
-      if (!std::binary_search(kept_.begin(), kept_.end(), d)) over.axis.push_back(d);
+    for (int d = 0; d < x.rank(); ++d)
+      if (!std::binary_search(kept.begin(), kept.end(), d)) over.axis.push_back(d);
     if (over.axis.empty()) {
       learned_mean_.assign(x, where);
       learned_variance_.assign(zeros_like(x), where);
@@ -146,20 +150,20 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
   bool supports_masking() const override { return true; }
 
  private:
-  Shape kept_sizes(const Shape& shape) const {
-    Shape sizes;
-    for (const int64_t axis : kept_) sizes.push_back(shape[static_cast<int>(axis)]);
-    return sizes;
+  // Where the axes that it keeps are in an input. Of inputs that have other leading dimensions than those it was built for, the
+  // last ones are the same.
+  std::vector<int> kept_of(const Shape& input) const {
+    std::vector<int> kept;
+    for (const int64_t axis : kept_) {
+      kept.push_back(static_cast<int>(axis) - rank_ + input.rank());
+      require(kept.back() >= 0, ErrorCode::shape_mismatch, where(),
+              "Normalization: built for inputs of rank ", rank_, ", received shape ", input);
+    }
+    return kept;
   }
-  // Of inputs that have other leading dimensions than those it was built for, the last ones are the same.
   Shape broadcast_shape(const Shape& input) const {
     Shape shape = Dims::filled(input.rank(), 1);
-    for (const int64_t axis : kept_) {
-      const int at = static_cast<int>(axis) - rank_ + input.rank();
-      require(at >= 0, ErrorCode::shape_mismatch, where(), "Normalization: built for inputs of rank ", rank_,
-              ", received shape ", input);
-      shape[at] = input[at];
-    }
+    for (const int axis : kept_of(input)) shape[axis] = input[axis];
     return shape;
   }
   Tensor fixed(const Numbers& numbers, const Shape& shape) const {

@@ -379,9 +379,10 @@ void ModelBase::compile_from_config(const Json& config, std::source_location whe
 
 std::string Model::to_json(int indent, std::source_location where) const {
   const CallSite site(where);
+  const ModelBase& base = model_base(where);
   const SharedLayersWritten shared(*this);
   Json json = serialize();
-  json.set("compile_config", model_base(where).compile_config());
+  json.set("compile_config", base.compile_config());
   return json.dump(indent);
 }
 

@@ -482,7 +482,10 @@ class Exporter {
     const Call call(graph_, layer, inputs, results[0], values);
     call.supports(layer.base()->compute_dtype() == DType::float32, "only float32 can be written");
     call.supports(results.size() == 1, "layers of several results cannot be written");
-    if (is_operation(*layer.base())) return {operation(call, *options.form)};
+    if (is_operation(*layer.base())) {
+      call.supports(options.form != nullptr, "operations that are called as layers are cannot be written");
+      return {operation(call, *options.form)};
+    }
     if (layer.class_name() == "MultiHeadAttention") return {attention(call, options)};
     call.supports(!options.mask.defined(), "masks cannot be written");
     const auto found = makers().find(layer.class_name());

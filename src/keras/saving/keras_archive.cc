@@ -23,6 +23,18 @@ constexpr const char* kKerasVersion = "3.15.1";
 // Where the files of the layer at `path` are.
 std::string folder_of_files(const std::string& path) { return kAssets + (path.empty() ? "" : path + "/"); }
 
+// Whether a name leads into the folder that it is for, and nowhere else: an archive may come from anybody.
+bool stays_inside(const std::string& name) {
+  if (name.find('\\') != std::string::npos || name.find('\0') != std::string::npos) return false;
+  for (size_t begin = 0; begin <= name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    if (part.empty() || part == "." || part == "..") return false;
+    begin = end + 1;
+  }
+  return true;
+}
+
 }  // namespace
 
 KerasArchive::KerasArchive(const std::string& path, std::source_location where) : path_(path) {
@@ -55,7 +67,11 @@ void KerasArchive::restore_files(const Model& model, std::source_location where)
     LayerBase::Named<std::string> files;
     std::erase_if(names, [&](const std::string& name) {
       if (!name.starts_with(folder)) return false;
-      files.emplace_back(name.substr(folder.size()), zip_->read(name));
+      const std::string inside = name.substr(folder.size());
+      require(stays_inside(inside), ErrorCode::io, where, "\"", path_, "\" has a file named \"", name,
+              "\", which leads out of the folder of its layer; it is no model that Keras or Lockstep has "
+              "written");
+      files.emplace_back(inside, zip_->read(name));
       return true;
     });
     stored.layer.base()->restore_files(files);

@@ -184,12 +184,47 @@ TEST_F(KerasFiles, NamesThatMeanSomethingElseAreRefused) {
               HasSubstr("build()"));
   EXPECT_THAT(error_of([&] { models::load_model(path("missing.keras")); }).what(),
               HasSubstr("missing.keras"));
-  train::write_zip(path("assets.keras"),
-                   {{.name = "config.json", .bytes = "{}"},
-                    {.name = "model.weights.h5", .bytes = ""},
-                    {.name = "assets/layers/integer_lookup/vocabulary.txt", .bytes = "1"}});
-  EXPECT_THAT(error_of([&] { models::load_model(path("assets.keras")); }).what(),
-              HasSubstr("vocabulary.txt"));
+}
+
+// Keeps a text in a file of its own.
+class Keeper final : public LayerBase {
+ public:
+  explicit Keeper(const std::string& name) : LayerBase("Keeper", {.name = name}) {}
+  Tensor call(const Tensor& x, const CallContext&) override { return x; }
+  bool keeps_files() const override { return true; }
+  Named<std::string> kept_files() const override { return {{"deep/text.txt", text}}; }
+  void restore_files(const Named<std::string>& files) override {
+    for (const auto& [name, bytes] : files) text += name + "=" + bytes + ";";
+  }
+
+  std::string text = {};
+};
+
+TEST_F(KerasFiles, OfLayersThatKeepFilesOfTheirOwn) {
+  register_layer("Keeper",
+                 [](const Json& config) { return make_layer<Keeper>(config.at("name").as_string()); });
+  const auto keeper = std::make_shared<Keeper>("keeper");
+  keeper->text = "kept";
+  const Model model = Sequential({layers::Dense(2, {.input_shape = {3}}), Layer(keeper)});
+  model.save(path("m.keras"));
+  const Model again = models::load_model(path("m.keras"));
+  EXPECT_EQ(dynamic_cast<const Keeper&>(*again.get_layer("keeper").base()).text, "deep/text.txt=kept;");
+
+  // Names lead nowhere else, and every file has a layer that it is for.
+  std::vector<train::ZipEntry> entries;
+  {
+    const train::ZipReader archive(path("m.keras"));
+    for (const std::string& name : archive.names()) entries.push_back({name, archive.read(name)});
+  }
+  for (const std::string name :
+       {"assets/layers/keeper/../../x", "assets/layers/keeper//etc/x", "assets/layers/keeper/./x",
+        "assets/layers/keeper/a\\x", "assets/layers/integer_lookup/vocabulary.txt"}) {
+    std::vector<train::ZipEntry> more = entries;
+    more.push_back({name, "1"});
+    train::write_zip(path("more.keras"), more);
+    EXPECT_THAT(error_of([&] { models::load_model(path("more.keras")); }).what(),
+                AllOf(HasSubstr("more.keras"), HasSubstr(name)));
+  }
 }
 
 }  // namespace

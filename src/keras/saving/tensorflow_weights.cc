@@ -21,21 +21,27 @@ std::string attribute(const std::string& stored_name) {
 
 using Named = std::vector<std::pair<std::string, Variable>>;
 
-void collect(const Layer& layer, const std::string& path, Named& into) {
-  for (const Variable& weight : layer.base()->own_weights()) {
-    const std::string name = weight.name().substr(weight.name().rfind('/') + 1);
-    into.emplace_back(joined(path, name), weight);
-  }
+// `own`: with the layer's own weights, which a layer derived from it in another language has as well.
+void collect(const Layer& layer, const std::string& path, bool own, Named& into) {
+  if (own)
+    for (const Variable& weight : layer.base()->own_weights()) {
+      const std::string name = weight.name().substr(weight.name().rfind('/') + 1);
+      into.emplace_back(joined(path, name), weight);
+    }
   const std::vector<Layer>& inside = layer.base()->layers();
   if (dynamic_cast<const ModelBase*>(layer.base().get())) {
     int number = 0;
     for (const Layer& inner : inside)
-      if (!inner.weights().empty()) collect(inner, joined(path, kNumbered + std::to_string(number++)), into);
+      if (!inner.weights().empty())
+        collect(inner, joined(path, kNumbered + std::to_string(number++)), true, into);
     return;
   }
   const std::vector<std::string> names = layer.base()->stored_names();
   for (size_t i = 0; i < inside.size() && i < names.size(); ++i)
-    if (!names[i].empty()) collect(inside[i], joined(path, attribute(names[i])), into);
+    if (names[i] == ".")
+      collect(inside[i], path, false, into);
+    else if (!names[i].empty())
+      collect(inside[i], joined(path, attribute(names[i])), true, into);
 }
 
 // What stands before the model's own names: "" or "model/", say.
@@ -53,7 +59,7 @@ std::string prefix_of(const train::TensorflowCheckpoint& checkpoint) {
 PendingWeights read_tensorflow_weights(const Model& model, const train::TensorflowCheckpoint& checkpoint,
                                        const char* user, std::source_location where) {
   Named named;
-  collect(model, "", named);
+  collect(model, "", true, named);
   const std::string prefix = prefix_of(checkpoint);
   Mismatches wrong;
   for (const auto& [path, weight] : named) {

@@ -132,8 +132,8 @@ void Model::save_weights(const std::string& path, std::source_location where) co
 }
 
 void Model::load_weights(const std::string& path, std::source_location where) const {
-  require(built() || !weights(where).empty(), ErrorCode::failed_precondition, where, "load_weights: model \"", name(),
-          "\" has no weights yet; call build() or give it an input first");
+  require(built() || !weights(where).empty(), ErrorCode::failed_precondition, where, "load_weights: model \"",
+          name(), "\" has no weights yet; call build() or give it an input first");
   // Everything is read and looked at before the first weight changes.
   const PendingWeights pending = [&] {
     if (!file_exists(path) && file_exists(path + ".index"))

@@ -14,6 +14,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <source_location>
@@ -67,6 +68,8 @@ class StringLookup {
              std::source_location where = std::source_location::current());
   void adapt(const std::vector<std::vector<std::string>>& rows,
              std::source_location where = std::source_location::current());
+  // {"a", "b"} could be two tokens or the ends of one: std::vector<std::string>{"a", "b"} says which.
+  void adapt(std::initializer_list<const char*>) = delete;
   // With or without the special tokens at its beginning.
   void set_vocabulary(const std::vector<std::string>& tokens, const std::vector<double>& idf_weights = {},
                       std::source_location where = std::source_location::current());
@@ -79,6 +82,7 @@ class StringLookup {
   // Rows: (rows, length) where all have one length, (rows, vocabulary) where they are counted.
   Tensor operator()(const std::vector<std::vector<std::string>>& rows,
                     std::source_location where = std::source_location::current()) const;
+  Tensor operator()(std::initializer_list<const char*>) const = delete;  // as in adapt()
   // One token, a byte string (data::bytes()): a scalar, or (vocabulary).
   Tensor operator()(const Tensor& token, std::source_location where = std::source_location::current()) const;
   // Of a lookup with invert: the token of each number.
@@ -133,6 +137,8 @@ class TextVectorization {
   // Texts that somebody else has split: a row of tokens each.
   void adapt(const std::vector<std::vector<std::string>>& rows,
              std::source_location where = std::source_location::current());
+  // {"a", "b"} could be two texts or the ends of one: std::vector<std::string>{"a", "b"} says which.
+  void adapt(std::initializer_list<const char*>) = delete;
   void set_vocabulary(const std::vector<std::string>& tokens, const std::vector<double>& idf_weights = {},
                       std::source_location where = std::source_location::current());
   std::vector<std::string> get_vocabulary(bool include_special_tokens = true) const;
@@ -143,6 +149,7 @@ class TextVectorization {
                     std::source_location where = std::source_location::current()) const;
   Tensor operator()(const std::vector<std::vector<std::string>>& rows,
                     std::source_location where = std::source_location::current()) const;
+  Tensor operator()(std::initializer_list<const char*>) const = delete;  // as in adapt()
   // One text, a byte string: (length), or (vocabulary).
   Tensor operator()(const Tensor& text, std::source_location where = std::source_location::current()) const;
   // What a text is split into.
