@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::data {
@@ -25,6 +26,25 @@ TEST(RowGather, CopiesRowsFromAnywhereInEveryArray) {
     for (size_t i = 0; i < values.size(); ++i)
       EXPECT_EQ(values[i], static_cast<int32_t>(rows[i / 30]) * 30 + static_cast<int32_t>(i % 30));
   }
+}
+
+// Shorter than a line of the cache, lines that are whole, with an end, and a single row.
+TEST(RowGather, CopiesRowsOfAnyLength) {
+  for (const int64_t bytes : {1, 63, 64, 65, 192, 1000})
+    for (const size_t count : {1U, 5U, 40U}) {
+      const Tensor rows = cast(reshape(range(50 * bytes, DType::int64), {50, bytes}), DType::uint8);
+      std::vector<int64_t> chosen;
+      for (size_t i = 0; i < count; ++i) chosen.push_back(static_cast<int64_t>(i * 37 % 50));
+      RowGather gather;
+      TensorList batch;
+      gather.claim({rows}, chosen, batch);
+      gather.copy(2);
+      const std::vector<uint8_t> copied = batch[0].to_vector<uint8_t>();
+      for (size_t i = 0; i < copied.size(); ++i) {
+        const int64_t row = chosen[i / static_cast<size_t>(bytes)], column = static_cast<int64_t>(i) % bytes;
+        ASSERT_EQ(copied[i], static_cast<uint8_t>(row * bytes + column)) << bytes << " bytes, row " << row;
+      }
+    }
 }
 
 TEST(RowGather, TakesTheBatchsMemoryWhereItFitsAndNobodyElseHoldsIt) {

@@ -33,8 +33,12 @@ TEST(RegisteredRewrites, AreOrderedByStageAndName) {
 }
 
 TEST(RegisteredRewrites, AreForOneKindOfDevice) {
-  EXPECT_TRUE(registered_rewrites(DeviceKind::cpu).empty());
-  EXPECT_FALSE(registered_rewrites(DeviceKind::gpu).empty());
+  static const RegisterRewrite once(kUnused, {.name = "of one kind", .apply = nothing});
+  for (const DeviceKind kind : {DeviceKind::cpu, DeviceKind::gpu, kUnused}) {
+    const auto& rewrites = registered_rewrites(kind);
+    EXPECT_FALSE(rewrites.empty());
+    EXPECT_EQ(std::ranges::count(rewrites, "of one kind", &Rewrite::name), kind == kUnused ? 1 : 0);
+  }
 }
 
 TEST(RegisteredRewrites, HaveNamesOfTheirOwn) {

@@ -106,15 +106,18 @@ TEST_F(GpuProducts, ConvolutionsOfOneTapInSixteenBitsAreThoseOfFloat32) {
   const DeviceScope scope(gpu());
   struct Case {
     Shape x, filter;
+    int64_t first = 0;  // where operands begin in the memory that they are a part of
   };
   for (const DType dtype : {DType::bfloat16, DType::float16})
     for (const Case& c : {Case{{64, 56, 56, 64}, {1, 1, 64, 256}}, Case{{3, 7, 5, 40}, {1, 1, 40, 24}},
-                          Case{{2, 5, 6, 7, 16}, {1, 1, 1, 16, 8}}}) {
-      SCOPED_TRACE(::testing::Message() << name(dtype) << ", " << c.x << " under " << c.filter);
+                          Case{{3, 7, 5, 40}, {1, 1, 40, 24}, 1}, Case{{2, 5, 6, 7, 16}, {1, 1, 1, 16, 8}}}) {
+      SCOPED_TRACE(::testing::Message()
+                   << name(dtype) << ", " << c.x << " under " << c.filter << ", from element " << c.first);
       const bool volumes = c.x.rank() == 5;
       const auto all = [&](DType computed) {
         const auto made = [&](const Shape& shape, uint64_t seed) {
-          return cast(cast(numbers(shape, seed), dtype), computed);
+          const Tensor whole = cast(cast(numbers({c.first + shape.size()}, seed), dtype), computed);
+          return reshape(slice(whole, {c.first}, {shape.size()}), shape);
         };
         const Tensor x = made(c.x, 1), filter = made(c.filter, 2), bias = made({c.filter[-1]}, 3);
         auto layer = function([&](const Tensor& in) {

@@ -57,6 +57,8 @@ const std::vector<Case>& cases() {
       {2, 14, 15, 1, 48, 5, 3, {.padding = "same"}},
       {1, 30, 9, 1, 32, 3, 3, {.padding = "same", .dilations = {2, 1}}},
       {2, 9, 9, 1, 32, 3, 3, {.strides = {2, 2}}},
+      {1, 9, 8, 1, 20, 3, 3, {.padding = "same"}},  // filters that fill no whole vector
+      {1, 9, 8, 1, 40, 3, 3, {.padding = "same"}},
       {2, 13, 13, 32, 64, 3, 3},  // float32: Winograd forward and for the filter, direct for the input
       {1, 16, 16, 64, 64, 3, 3, {.padding = "same"}},  // float32: Winograd throughout
       {3, 12, 16, 17, 33, 3, 3, {.padding = "same"}},
@@ -147,6 +149,7 @@ TEST_P(ConvTypes, AddsBiasAndActivates) {
   const std::vector<Case> chosen = {{2, 6, 6, 5, 7, 3, 3},
                                     {2, 13, 13, 32, 64, 3, 3},
                                     {2, 9, 10, 1, 32, 3, 3, {.padding = "same"}},
+                                    {2, 9, 10, 1, 20, 3, 3, {.padding = "same"}},
                                     {1, 6, 6, 32, 32, 3, 3, {.groups = 4}}};
   for (const Case& c : chosen) {
     const Tensor x = random_tensor(GetParam(), c.x(), 1);

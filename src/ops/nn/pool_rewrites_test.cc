@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "compile/passes/rewrite_test.h"
@@ -22,6 +24,7 @@ namespace {
 
 using lockstep::testing::count_ops;
 using lockstep::testing::expect_same_results;
+using lockstep::testing::results_of;
 using lockstep::testing::rewritten;
 using lockstep::testing::traced;
 
@@ -114,8 +117,47 @@ TEST(ReluBehindPooling, NotWhereItIsReadOtherwise) {
       moves(with([](const Tensor& images, const Tensor&) { return cast(images > 0.0, DType::float32); })));
 }
 
+// Numbers of every kind: windows without a positive one, with ties and with NaN.
+TEST(ReluBehindPooling, ComputesTheSame) {
+  const auto pooled = [](const Tensor& x, const Pool2dOptions& options, bool two_readers) {
+    GradientTape tape;
+    tape.watch(x);
+    const Tensor images = relu(x);
+    Tensor y = max_pool2d(images, options);
+    if (two_readers) y = y * max_pool2d(images, {.pool_size = {2}});
+    return TensorList{y, tape.gradient(reduce_sum(y * y), x)};
+  };
+  const Shape shape{2, 8, 8, 3};
+  std::vector<float> numbers(static_cast<size_t>(shape.size()));
+  for (size_t i = 0; i < numbers.size(); ++i)
+    numbers[i] = i % 7 == 0 ? 1.0f : -0.5f * static_cast<float>(i % 5);  // equal largest ones
+  for (size_t i = 0; i < 48; ++i) numbers[i] = -1;
+  for (const size_t i : {100U, 101U, 200U}) numbers[i] = std::numeric_limits<float>::quiet_NaN();
+  for (const DType dtype : {DType::float32, DType::bfloat16})
+    for (const auto& [options, two_readers] :
+         {std::pair(Pool2dOptions{.pool_size = {2}}, false),
+          std::pair(Pool2dOptions{.pool_size = {3}, .strides = {2}, .padding = "same"}, false),
+          std::pair(Pool2dOptions{.pool_size = {2}}, true)}) {
+      const Graph graph = compile::simplify(
+          traced({{dtype, shape}}, [&, &options = options, &two_readers = two_readers](
+                                       const TensorList& in) { return pooled(in[0], options, two_readers); }),
+          false);
+      const Graph moved = rewritten("relu_behind_pooling", graph, DeviceKind::cpu);
+      const Tensor x = cast(Tensor::from(numbers, shape), dtype);
+      const TensorList before = results_of(graph, {x}), after = results_of(moved, {x});
+      for (size_t k = 0; k < before.size(); ++k) {
+        const auto a = cast(before[k], DType::float32).to_vector<float>(),
+                   b = cast(after[k], DType::float32).to_vector<float>();
+        for (size_t i = 0; i < a.size(); ++i)
+          ASSERT_TRUE(a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i])))
+              << name(dtype) << (two_readers ? ", two readers" : "") << ", result " << k << ", element " << i
+              << ": " << a[i] << " and " << b[i];
+      }
+    }
+}
+
 // No smaller: there is nothing to gain.
-TEST(ReluBehindPooling, NotWhereWindowsOverlap) {
+TEST(ReluBehindPooling, NotWhereNothingGetsSmaller) {
   const SpecList specs{{DType::float32, {1, 5, 5, 1}}};
   const Graph graph =
       compile::simplify(traced(specs,
