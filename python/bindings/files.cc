@@ -1,6 +1,7 @@
 // Files, images, event files, and texts that become numbers.
 #include <sstream>
 
+#include "lockstep/data/example.h"
 #include "lockstep/data/files.h"
 #include "lockstep/keras/layers/lookup.h"
 #include "lockstep/tf/io.h"
@@ -41,6 +42,44 @@ class WriterContext {
   std::vector<std::unique_ptr<summary::EventWriter::Scope>> scopes_;
 };
 
+// {"name": ("bytes", [b"..."])}, with "floats" and "ints" beside them: what an Example has.
+nb::dict features_of(const data::Example& example) {
+  nb::dict features;
+  for (const auto& [name, feature] : example.features()) {
+    nb::list values;
+    const char* kind = "bytes";
+    if (const auto* bytes = std::get_if<data::Example::BytesList>(&feature)) {
+      for (const std::string& value : *bytes) values.append(to_bytes(value));
+    } else if (const auto* floats = std::get_if<data::Example::FloatList>(&feature)) {
+      kind = "floats";
+      for (const float value : *floats) values.append(nb::float_(value));
+    } else {
+      kind = "ints";
+      for (const int64_t value : std::get<data::Example::IntList>(feature)) values.append(nb::int_(value));
+    }
+    features[name.c_str()] = nb::make_tuple(kind, values);
+  }
+  return features;
+}
+
+data::Example example_of(const nb::dict& features) {
+  data::Example example;
+  for (const auto& [key, feature] : features) {
+    const auto name = nb::cast<std::string>(key);
+    const auto kind = nb::cast<std::string>(feature[0]);
+    if (kind == "bytes") {
+      data::Example::BytesList values;
+      for (const nb::handle value : nb::borrow<nb::sequence>(feature[1])) values.push_back(bytes_of(value));
+      example.bytes_list(name, std::move(values));
+    } else if (kind == "floats") {
+      example.floats(name, nb::cast<std::vector<float>>(feature[1]));
+    } else {
+      example.ints(name, nb::cast<std::vector<int64_t>>(feature[1]));
+    }
+  }
+  return example;
+}
+
 void bind_io(nb::module_& m) {
   nb::module_ io = m.def_submodule("io");
   io.def("read_file", [](const std::string& path) { return to_bytes(io::read_file(path, here())); });
@@ -54,6 +93,8 @@ void bind_io(nb::module_& m) {
          [](Any image, int quality) { return to_bytes(io::encode_jpeg(tensor(image), quality, here())); });
   io.def("text", [](Any value) { return to_bytes(bytes_of(value)); });
   io.def("bytes", [](Any value) { return data::bytes(bytes_of(value)); });
+  io.def("serialize_example", [](const nb::dict& features) { return to_bytes(example_of(features).serialize()); });
+  io.def("parse_example", [](Any record) { return features_of(data::Example::parse(bytes_of(record), here())); });
   nb::class_<data::TFRecordWriter>(io, "TFRecordWriter")
       .def("__init__", [](data::TFRecordWriter* self,
                           const std::string& path) { new (self) data::TFRecordWriter(path, {}, here()); })

@@ -128,7 +128,7 @@ void bind_elementwise(nb::module_& m) {
       {"add", add},
       {"subtract", subtract},
       {"multiply", multiply},
-      {"divide", divide},
+      {"divide", true_divide},
       {"maximum", maximum},
       {"minimum", minimum},
       {"pow", pow},

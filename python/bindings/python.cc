@@ -7,6 +7,7 @@
 #include <typeinfo>
 
 #include "lockstep/base/errors.h"
+#include "lockstep/ops/math.h"
 
 namespace lockstep::python {
 namespace {
@@ -181,6 +182,16 @@ std::pair<OperandArg, OperandArg> operands(nb::handle a, nb::handle b) {
   const std::optional<DType> other =
       left.tensor().defined() ? std::optional(left.tensor().dtype()) : std::nullopt;
   return {std::move(left), operand(b, other)};
+}
+
+Tensor true_divide(const OperandArg& a, const OperandArg& b) {
+  const Tensor& known = a.is_number() ? b.tensor() : a.tensor();
+  const bool alike = a.is_number() || b.is_number() || !known.defined() || !b.tensor().defined() ||
+                     b.tensor().dtype() == known.dtype();
+  if (!alike || !known.defined() || is_floating(known.dtype()) || known.dtype() == DType::boolean) return divide(a, b);
+  const DType wide = known.dtype() == DType::uint8 ? DType::float32 : DType::float64;
+  const auto as_floats = [&](const OperandArg& x) { return x.is_number() ? x : OperandArg{cast(x, wide), x.where()}; };
+  return divide(as_floats(a), as_floats(b));
 }
 
 SavedForm saved_form(const Kept& object) {

@@ -152,6 +152,9 @@ OperandArg operand(nb::handle value, std::optional<DType> dtype = {});
 // Two sides of an op: what is no tensor takes the dtype of the other side.
 std::pair<OperandArg, OperandArg> operands(nb::handle a, nb::handle b);
 
+// a / b as Python has it: of integers it is a floating point number, float64 or, of uint8, float32, as in TensorFlow.
+Tensor true_divide(const OperandArg& a, const OperandArg& b);
+
 // What is written in Python, as files hold it.
 struct SavedForm {
   std::string class_name;

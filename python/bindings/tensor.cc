@@ -170,7 +170,7 @@ std::array<PyType_Slot, count + 8> with_arithmetic(const std::array<PyType_Slot,
   std::array<PyType_Slot, count + 8> all{slot_of(Py_nb_add, slot<add>),
                                          slot_of(Py_nb_subtract, slot<subtract>),
                                          slot_of(Py_nb_multiply, slot<multiply>),
-                                         slot_of(Py_nb_true_divide, slot<divide>),
+                                         slot_of(Py_nb_true_divide, slot<true_divide>),
                                          slot_of(Py_nb_floor_divide, slot<floordiv>),
                                          slot_of(Py_nb_remainder, slot<floormod>),
                                          slot_of(Py_nb_power, power_slot)};

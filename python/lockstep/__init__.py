@@ -11,12 +11,12 @@ from ._lockstep import Tensor, Variable
 from ._module import Module
 from ._tensor_array import TensorArray
 from .dtypes import DType, as_dtype, bfloat16, bool, double, float16, float32, float64, half, int32, int64, string, uint8  # noqa: A004
-from .function import (GradientTape, UnconnectedGradients, cond, custom_gradient, foldl, function, gradients, map_fn, recompute_grad, scan,
-                       vectorized_map, while_loop)
+from .function import (GradientTape, UnconnectedGradients, case, cond, custom_gradient, foldl, function, gradients, map_fn, recompute_grad, scan,
+                       switch_case, vectorized_map, while_loop)
 from .ops import *  # noqa: F401,F403
 from .ops import (abs, pow, print, range, round, slice)  # noqa: A004,F401
-from .tensor import TensorShape, TensorSpec, constant, is_tensor, tensor_or_texts as convert_to_tensor
-from . import config, data, distribute, image, io, linalg, math, nn, random, strings, summary, train  # noqa: F401
+from .tensor import IndexedSlices, TensorShape, TensorSpec, constant, is_tensor, tensor_or_texts as convert_to_tensor
+from . import config, data, debugging, distribute, image, io, linalg, lookup, math, nn, random, strings, summary, train  # noqa: F401
 from .config import device
 from . import keras  # noqa: F401
 from . import _names
@@ -37,6 +37,10 @@ class version:
 
 
 newaxis = None
+Assert = debugging.Assert
+assert_equal, assert_less, assert_greater, assert_rank = (debugging.assert_equal, debugging.assert_less, debugging.assert_greater,
+                                                          debugging.assert_rank)
+dtypes.cast, dtypes.saturate_cast = cast, saturate_cast  # noqa: F405
 initializers, losses, metrics, optimizers = keras.initializers, keras.losses, keras.metrics, keras.optimizers
 zeros_initializer, ones_initializer = keras.initializers.Zeros, keras.initializers.Ones
 random_normal_initializer, random_uniform_initializer = keras.initializers.RandomNormal, keras.initializers.RandomUniform
@@ -48,41 +52,7 @@ def executing_eagerly():
     return not zeros([]).symbolic  # noqa: F405
 
 
-class debugging:
-    """Looking at what a program computes while it runs."""
-    enable_check_numerics = staticmethod(_lockstep.ops.enable_check_numerics)
-    disable_check_numerics = staticmethod(_lockstep.ops.disable_check_numerics)
-
-    @staticmethod
-    def check_numerics(tensor, message, name=None):
-        return _lockstep.ops.check_numerics(tensor, message)
-
-    @staticmethod
-    def assert_equal(x, y, message=None, summarize=None, name=None):
-        _lockstep.ops.assert_true(_lockstep.ops.equal(x, y), message or "assert_equal")
-
-    @staticmethod
-    def assert_all_finite(x, message, name=None):
-        return _lockstep.ops.check_numerics(x, message)
-
-    @staticmethod
-    def Assert(condition, data, summarize=None, name=None):
-        _lockstep.ops.assert_true(convert_to_tensor(condition), " ".join(str(part) for part in data))
-
-    @staticmethod
-    def assert_greater(x, y, message=None, summarize=None, name=None):
-        _lockstep.ops.assert_true(_lockstep.ops.greater(x, y), message or "assert_greater")
-
-    @staticmethod
-    def assert_less(x, y, message=None, summarize=None, name=None):
-        _lockstep.ops.assert_true(_lockstep.ops.less(x, y), message or "assert_less")
-
-    @staticmethod
-    def set_log_device_placement(enabled):
-        _lockstep.config.set_log_device_placement(enabled)
-
-
-class test:
+class test(metaclass=_names.Namespace):
     """What this machine and this build can do."""
 
     @staticmethod
@@ -99,7 +69,7 @@ class test:
         return names[0] if names else ""
 
 
-class autograph:
+class autograph(metaclass=_names.Namespace):
     """Python's control flow is not rewritten: tf.cond and tf.while_loop are part of compiled programs."""
 
     class experimental:
@@ -112,8 +82,50 @@ class autograph:
         pass
 
 
-class experimental:
+class compat(metaclass=_names.Namespace):
+    """Texts and bytes of Python."""
+
+    @staticmethod
+    def as_bytes(bytes_or_text, encoding="utf-8"):
+        return bytes_or_text.encode(encoding) if isinstance(bytes_or_text, str) else bytes(bytes_or_text)
+
+    @staticmethod
+    def as_text(bytes_or_text, encoding="utf-8"):
+        return bytes_or_text if isinstance(bytes_or_text, str) else bytes_or_text.decode(encoding)
+
+    as_str = as_text
+
+    @staticmethod
+    def as_str_any(value, encoding="utf-8"):
+        return compat.as_text(value, encoding) if isinstance(value, bytes) else str(value)
+
+
+class name_scope:
+    """Names follow from layers: what is made inside has the name that it has outside. ``with`` gives the name."""
+
+    def __init__(self, name):
+        self.name = name
+
+    def __enter__(self):
+        return f"{self.name}/"
+
+    def __exit__(self, *_):
+        pass
+
+
+class experimental(metaclass=_names.Namespace):
     """TensorFlow's experiments."""
+
+    class dlpack:
+        """Tensors of other libraries, in place where that is possible."""
+
+        @staticmethod
+        def to_dlpack(tf_tensor):
+            return convert_to_tensor(tf_tensor).__dlpack__()
+
+        @staticmethod
+        def from_dlpack(dlcapsule):
+            return _lockstep.from_array(dlcapsule)
 
     class numpy:
         @staticmethod
@@ -141,3 +153,7 @@ def get_logger():
 
 def __getattr__(name):
     raise _names.missing("tensorflow", name, globals())
+
+
+for _module in (config, data, debugging, distribute, image, io, linalg, lookup, math, nn, random, strings, summary, train):
+    _names.explain(_module)

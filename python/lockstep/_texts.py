@@ -160,10 +160,14 @@ def wants_texts(spec):
 class TextDataset:
     """Elements with texts in them, made anew by every pass. It has the methods of tf.data.Dataset that work on elements in order."""
 
-    def __init__(self, elements, example, count=None):
-        """elements() is an iterator. example() is an element like them that no pass is begun for, None where there is none: methods look at
-        it to know what a function gives, as TensorFlow traces it."""
-        self._elements, self._example, self._count = elements, example, count
+    def __init__(self, elements, look, count=None):
+        """elements() is an iterator, and look() one of elements like them that no pass is begun for: methods look at the first of these to
+        know what a function gives, as TensorFlow traces it."""
+        self._elements, self._look, self._count = elements, look, count
+
+    @classmethod
+    def _of_source(cls, elements, count=None):
+        return cls(elements, elements, count)
 
     @classmethod
     def from_tensor_slices(cls, tensors):
@@ -173,16 +177,13 @@ class TextDataset:
         if len(counts) != 1:
             raise ValueError(f"from_tensor_slices: arrays of as many rows make elements, received {sorted(counts)}")
         count = counts.pop()
-
-        def row(number):
-            return _mapped(lambda leaf: leaf[number], whole)
-        return cls(lambda: map(row, range(count)), lambda: row(0) if count else None, count)
+        return cls._of_source(lambda: (_mapped(lambda leaf: leaf[number], whole) for number in range(count)), count)
 
     @classmethod
     def from_tensors(cls, tensors):
         """This one element."""
         whole = _mapped(_value, tensors)
-        return cls(lambda: iter([whole]), lambda: whole, 1)
+        return cls._of_source(lambda: iter([whole]), 1)
 
     @classmethod
     def of(cls, dataset):
@@ -190,7 +191,7 @@ class TextDataset:
         if isinstance(dataset, cls):
             return dataset
         count = int(dataset.cardinality())
-        return cls(lambda: iter(dataset), lambda: next(iter(dataset), None), count if count >= 0 else None)
+        return cls._of_source(lambda: iter(dataset), count if count >= 0 else None)
 
     @classmethod
     def from_generator(cls, generator, specs):
@@ -203,24 +204,21 @@ class TextDataset:
             if isinstance(spec, (tuple, list)):
                 return tuple(put(part, inner) for part, inner in zip(value, spec))
             return Texts(value) if spec.dtype == string else _specified(value, spec)
-
-        def elements():
-            return (put(value, specs) for value in generator())
-        return cls(elements, lambda: next(elements(), None))
+        return cls._of_source(lambda: (put(value, specs) for value in generator()))
 
     @classmethod
     def zip(cls, datasets):
         """Tuples of one element of each."""
         parts = tuple(cls.of(part) for part in datasets)
-
-        def example():
-            found = tuple(part._example() for part in parts)
-            return None if any(part is None for part in found) else found
         counts = [part._count for part in parts]
-        return cls(lambda: zip(*parts), example, None if None in counts else min(counts))
+        return cls(lambda: zip(*parts), lambda: zip(*(part._look() for part in parts)), None if None in counts else min(counts))
 
-    def _with(self, elements, count=None, example=None):
-        return TextDataset(elements, example or self._example, count)
+    def _through(self, change, count=None, order=None):
+        """What change() makes of the elements in turn; of those that are looked at order() makes it."""
+        return TextDataset(lambda: change(iter(self)), lambda: (order or change)(self._look()), count)
+
+    def _first(self):
+        return next(self._look(), None)
 
     def __iter__(self):
         return iter(self._elements())
@@ -240,8 +238,8 @@ class TextDataset:
     @property
     def element_spec(self):
         """Dtypes and shapes of elements."""
-        example = self._example()
-        return None if example is None else _mapped(_spec, example)
+        first = self._first()
+        return None if first is None else _mapped(_spec, first)
 
     def as_numpy_iterator(self):
         """The elements as arrays of NumPy's."""
@@ -251,92 +249,62 @@ class TextDataset:
         """transformation_func of this dataset."""
         return transformation_func(self)
 
+    def _known(self):
+        """Itself while it has texts, and else a dataset of the engine's."""
+        from .data import Dataset
+        first = self._first()
+        return self if first is not None and holds_texts(first) else Dataset.from_generator(lambda: iter(self))._of_count(self._count)
+
     def map(self, map_func, num_parallel_calls=None, deterministic=None, name=None, **_):
         """map_func of every element: a dataset of the engine's, where no texts are left."""
-        from .data import Dataset
-
         def call(element):
-            made = _called(map_func, element)
+            made = called(map_func, element)
             return _mapped(_value, tuple(made) if isinstance(made, list) and not is_text(made) else made)
-
-        def example():
-            given = self._example()
-            return None if given is None else call(given)
-
-        def elements():
-            return map(call, self)
-        looked = example()
-        if looked is not None and holds_texts(looked):
-            return self._with(elements, self._count, example)
-        return Dataset.from_generator(elements)
+        return self._through(lambda elements: map(call, elements), self._count)._known()
 
     def filter(self, predicate, name=None):
         """Those for which it holds."""
-        return self._with(lambda: (element for element in self if _called(predicate, element)))
+        return self._through(lambda elements: (element for element in elements if called(predicate, element)))
 
     def take_while(self, predicate, name=None):
         """Up to the first for which it does not hold."""
-        return self._with(lambda: itertools.takewhile(lambda element: bool(_called(predicate, element)), self))
+        return self._through(lambda elements: itertools.takewhile(lambda element: bool(called(predicate, element)), elements))
 
     def flat_map(self, map_func, name=None):
         """The elements of the datasets that map_func makes of elements, one after another."""
-        return self._of_datasets(lambda datasets: itertools.chain.from_iterable(datasets), map_func)
+        return self._through(lambda elements: itertools.chain.from_iterable(called(map_func, element) for element in elements))._known()
 
     def interleave(self, map_func, cycle_length=None, block_length=None, num_parallel_calls=None, deterministic=None, name=None):
         """The same, from several of them in turn."""
         cycle, block = (4 if cycle_length in (None, -1) else int(cycle_length)), int(block_length or 1)
 
-        def in_turn(datasets):
-            open_ones = [iter(dataset) for dataset in itertools.islice(datasets, cycle)]
+        def in_turn(elements):
+            datasets = (iter(called(map_func, element)) for element in elements)
+            open_ones = list(itertools.islice(datasets, cycle))
             while open_ones:
-                for place in range(len(open_ones)):
-                    taken = list(itertools.islice(open_ones[place], block))
+                for place, dataset in enumerate(open_ones):
+                    taken = list(itertools.islice(dataset, block))
                     yield from taken
                     if len(taken) < block:
-                        following = next(datasets, None)
-                        open_ones[place] = None if following is None else iter(following)
-                open_ones = [one for one in open_ones if one is not None]
-        return self._of_datasets(in_turn, map_func)
-
-    def _of_datasets(self, order, map_func):
-        from .data import Dataset
-
-        def example():
-            given = self._example()
-            return None if given is None else TextDataset.of(_called(map_func, given))._example()
-
-        def elements():
-            return order(_called(map_func, element) for element in self)
-        looked = example()
-        if looked is not None and holds_texts(looked):
-            return self._with(elements, None, example)
-        return Dataset.from_generator(elements)
+                        open_ones[place] = next(datasets, None)
+                open_ones = [dataset for dataset in open_ones if dataset is not None]
+        return self._through(in_turn)._known()
 
     def batch(self, batch_size, drop_remainder=False, num_parallel_calls=None, deterministic=None, name=None):
         """So many elements as one."""
         size = int(batch_size)
 
-        def batches():
-            elements = iter(self)
+        def batches(elements):
             while chunk := list(itertools.islice(elements, size)):
                 if len(chunk) == size or not drop_remainder:
                     yield _mapped(_together, *chunk)
-
-        def example():
-            given = self._example()
-            return None if given is None else _mapped(_together, given)
         count = self._count
-        return self._with(batches, None if count is None else count // size if drop_remainder else -(-count // size), example)
+        return self._through(batches, None if count is None else count // size if drop_remainder else -(-count // size))
 
     def unbatch(self, name=None):
         """The rows of batches as elements."""
-        def rows(batch):
-            return (_mapped(lambda leaf: leaf[number], batch) for number in range(len(_leaves(batch)[0])))
-
-        def example():
-            given = self._example()
-            return None if given is None else next(rows(given), None)
-        return self._with(lambda: (row for batch in self for row in rows(batch)), None, example)
+        return self._through(lambda batches: (_mapped(lambda leaf: leaf[number], batch) for batch in batches
+                                              for number in range(len(_leaves(batch)[0]))))
 
     def rebatch(self, batch_size, drop_remainder=False, name=None):
         """Batches of another size."""
@@ -354,9 +322,8 @@ class TextDataset:
                 drawn[:] = [int(_lockstep.ops.uniform([], 0.0, float(2**31 - 1), int32, None))]
             return drawn[0], 0
 
-        def shuffled():
+        def shuffled(elements):
             generator = np.random.default_rng(seeds())
-            elements = iter(self)
             buffer = list(itertools.islice(elements, int(buffer_size)))
             for element in elements:
                 place = generator.integers(len(buffer))
@@ -364,26 +331,26 @@ class TextDataset:
                 buffer[place] = element
             for place in generator.permutation(len(buffer)):
                 yield buffer[place]
-        return self._with(shuffled, self._count)
+        return self._through(shuffled, self._count, order=iter)
 
     def take(self, count, name=None):
         """The first of them; all of them for -1."""
         count = int(count)
         if count < 0:
             return self
-        return self._with(lambda: itertools.islice(iter(self), count), None if self._count is None else min(self._count, count))
+        return self._through(lambda elements: itertools.islice(elements, count), None if self._count is None else min(self._count, count))
 
     def skip(self, count, name=None):
         """Those after the first; none for -1."""
         count = int(count)
         if count < 0:
-            return self._with(lambda: iter([]), 0)
-        return self._with(lambda: itertools.islice(iter(self), count, None), None if self._count is None else max(self._count - count, 0))
+            return self.take(0)
+        return self._through(lambda elements: itertools.islice(elements, count, None), None if self._count is None else max(self._count - count, 0))
 
     def shard(self, num_shards, index, name=None):
         """Every num_shards-th, from this one on."""
         count = None if self._count is None else len(range(int(index), self._count, int(num_shards)))
-        return self._with(lambda: itertools.islice(iter(self), int(index), None, int(num_shards)), count)
+        return self._through(lambda elements: itertools.islice(elements, int(index), None, int(num_shards)), count)
 
     def repeat(self, count=None, name=None):
         """So many passes; for ever where none is given."""
@@ -397,23 +364,19 @@ class TextDataset:
                     yield element
                 if not seen:
                     return
-        return self._with(elements, None if self._count is None or count is None else self._count * count)
+        return TextDataset(elements, self._look, None if self._count is None or count is None else self._count * count)
 
     def concatenate(self, dataset, name=None):
         """And then those of another one."""
         other = TextDataset.of(dataset)
         counts = [self._count, other._count]
-        return self._with(lambda: itertools.chain(self, other), None if None in counts else sum(counts))
+        return TextDataset(lambda: itertools.chain(self, other), lambda: itertools.chain(self._look(), other._look()),
+                           None if None in counts else sum(counts))
 
     def enumerate(self, start=0, name=None):
         """(number, element)."""
-        def numbered(number, element):
-            return convert_to_tensor(np.int64(number)), element
-
-        def example():
-            given = self._example()
-            return None if given is None else numbered(start, given)
-        return self._with(lambda: itertools.starmap(numbered, enumerate(self, start)), self._count, example)
+        return self._through(lambda elements: ((convert_to_tensor(np.int64(number)), element) for number, element in enumerate(elements, start)),
+                             self._count)
 
     def cache(self, filename="", name=None):
         """Elements of the first pass are kept."""
@@ -423,7 +386,7 @@ class TextDataset:
             if not kept:
                 kept.append(list(self))
             return iter(kept[0])
-        return self._with(elements, self._count)
+        return TextDataset(elements, self._look, self._count)
 
     def prefetch(self, buffer_size=None, name=None):
         """Texts are read when they are asked for: the dataset itself."""
@@ -451,9 +414,14 @@ class TextDataset:
         """All texts, one after another. Lockstep's own."""
         return [text for element in self for leaf in _leaves(element) if isinstance(leaf, Texts) for text in leaf._array.reshape(-1).tolist()]
 
+    @property
+    def _handle(self):
+        raise TypeError("the dataset holds texts, which no model takes: make numbers of them first, dataset.map(lambda text, label: (layer(text), label)) "
+                        "with a layer such as TextVectorization")
+
     def __repr__(self):
         return f"<TextDataset element_spec={self.element_spec}>"
 
 
-def _called(function, element):
+def called(function, element):
     return function(*element) if isinstance(element, tuple) else function(element)

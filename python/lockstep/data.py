@@ -1,5 +1,6 @@
 """tf.data: where elements come from and what happens to them on the way."""
 
+import bisect
 import enum
 import glob
 import os
@@ -69,6 +70,15 @@ class AutotuneOptions:
         self.ram_budget = 0
 
 
+class OptimizationOptions:
+    """How a pipeline is rewritten: kept, and without effect."""
+
+    def __init__(self):
+        self.apply_default_optimizations = self.filter_fusion = self.filter_parallelization = self.inject_prefetch = None
+        self.map_and_batch_fusion = self.map_and_filter_fusion = self.map_fusion = self.map_parallelization = None
+        self.noop_elimination = self.parallel_batch = self.seq_interleave_prefetch = self.shuffle_and_repeat_fusion = None
+
+
 class Options:
     """What a whole dataset is told."""
 
@@ -78,13 +88,25 @@ class Options:
         self.threading = ThreadingOptions()
         self.experimental_distribute = DistributeOptions()
         self.autotune = AutotuneOptions()
+        self.experimental_optimization = OptimizationOptions()
+        self.experimental_slack = self.experimental_symbolic_checkpoint = self.experimental_warm_start = None
+
+    @property
+    def experimental_threading(self):
+        return self.threading
 
 
 class Dataset:
     """A description of elements: immutable, made anew by every method. Nothing is read before somebody asks."""
 
+    _count = None  # how many elements there are, where the engine cannot know it
+
     def __init__(self, handle):
         self._handle = handle
+
+    def _of_count(self, count):
+        self._count = count
+        return self
 
     # --- sources ---
 
@@ -160,6 +182,12 @@ class Dataset:
                                                               stop_on_empty_dataset))
 
     @staticmethod
+    def counter(start=0, step=1, dtype=dtypes.int64, name=None):
+        """start, start + step, ... without end."""
+        from . import ops
+        return Dataset.range(0, 2**62).map(lambda number: ops.cast(number * step + start, dtype))._of_count(INFINITE_CARDINALITY)
+
+    @staticmethod
     def random(seed=None, rerandomize_each_iteration=None, name=None):
         """Numbers without end."""
         def draw():
@@ -173,7 +201,7 @@ class Dataset:
     def map(self, map_func, num_parallel_calls=None, deterministic=None, synchronous=None, use_unbounded_threadpool=False,
             name=None):
         """map_func of every element; several at once where num_parallel_calls says so."""
-        return Dataset(self._handle.map(_calling(map_func), _calls(num_parallel_calls), deterministic))
+        return Dataset(self._handle.map(_calling(map_func), _calls(num_parallel_calls), deterministic))._of_count(self._count)
 
     def filter(self, predicate, name=None):
         """Those for which it holds."""
@@ -209,7 +237,9 @@ class Dataset:
 
     def batch(self, batch_size, drop_remainder=False, num_parallel_calls=None, deterministic=None, name=None):
         """So many elements as one, along a new first dimension."""
-        return Dataset(self._handle.batch(int(batch_size), bool(drop_remainder), _calls(num_parallel_calls)))
+        size, count = int(batch_size), self._count
+        made = Dataset(self._handle.batch(size, bool(drop_remainder), _calls(num_parallel_calls)))
+        return made._of_count(count if count is None or count < 0 else count // size if drop_remainder else -(-count // size))
 
     def padded_batch(self, batch_size, padded_shapes=None, padding_values=None, drop_remainder=False, name=None):
         """The same of elements of different sizes, which are filled up."""
@@ -227,7 +257,7 @@ class Dataset:
 
     def shuffle(self, buffer_size, seed=None, reshuffle_each_iteration=True, name=None):
         """In another order, which is drawn from a buffer of so many."""
-        return Dataset(self._handle.shuffle(int(buffer_size), seed, reshuffle_each_iteration is not False))
+        return Dataset(self._handle.shuffle(int(buffer_size), seed, reshuffle_each_iteration is not False))._of_count(self._count)
 
     def repeat(self, count=None, name=None):
         """So many passes; for ever where none is given."""
@@ -247,15 +277,17 @@ class Dataset:
 
     def concatenate(self, dataset, name=None):
         """And then those of another one."""
+        if isinstance(dataset, _texts.TextDataset):
+            return _texts.TextDataset.of(self).concatenate(dataset)
         return Dataset(self._handle.concatenate(dataset._handle))
 
     def enumerate(self, start=0, name=None):
         """(number, element)."""
-        return Dataset(self._handle.enumerate(start))
+        return Dataset(self._handle.enumerate(start))._of_count(self._count)
 
     def cache(self, filename="", name=None):
         """Elements of the first pass are kept: in memory, or in files."""
-        return Dataset(self._handle.cache(str(filename)))
+        return Dataset(self._handle.cache(str(filename)))._of_count(self._count)
 
     def snapshot(self, path, compression="AUTO", reader_func=None, shard_func=None, name=None):
         """The first pass is written to a folder, later ones are read from there."""
@@ -263,7 +295,7 @@ class Dataset:
 
     def prefetch(self, buffer_size=AUTOTUNE, name=None):
         """So many elements are ready before they are asked for."""
-        return Dataset(self._handle.prefetch(AUTOTUNE if buffer_size is None else int(buffer_size)))
+        return Dataset(self._handle.prefetch(AUTOTUNE if buffer_size is None else int(buffer_size)))._of_count(self._count)
 
     def ignore_errors(self, log_warning=False, name=None):
         """Elements that cannot be made are left out."""
@@ -275,7 +307,47 @@ class Dataset:
                   AutoShardPolicy.HINT: 0}[options.experimental_distribute.auto_shard_policy]
         deterministic = options.deterministic if options.deterministic is not None else options.experimental_deterministic
         return Dataset(self._handle.with_options(int(options.threading.private_threadpool_size or 0), deterministic, policy,
-                                                 bool(options.autotune.enabled)))
+                                                 bool(options.autotune.enabled)))._of_count(self._count)
+
+    def unique(self, name=None):
+        """Each element once."""
+        def elements():
+            seen = set()
+            for element in self:
+                key = tuple((tensor.dtype.name, tuple(tensor.shape), tensor.numpy().tobytes()) for tensor in nest.flatten(element))
+                if key not in seen:
+                    seen.add(key)
+                    yield element
+        return Dataset.from_generator(elements)
+
+    def group_by_window(self, key_func, reduce_func, window_size=None, window_size_func=None, name=None):
+        """Elements of one key, so many at a time, become what reduce_func(key, dataset of them) makes of them."""
+        if (window_size is None) == (window_size_func is None):
+            raise ValueError("group_by_window: give window_size or window_size_func")
+
+        def size_of(key):
+            return int(window_size if window_size_func is None else window_size_func(convert_to_tensor(key, dtypes.int64)))
+
+        def key_of(element):
+            return int(_texts.called(key_func, element))
+        return Dataset.from_generator(lambda: _grouped(self, key_of, size_of, lambda key, group: reduce_func(convert_to_tensor(key, dtypes.int64), group)))
+
+    def bucket_by_sequence_length(self, element_length_func, bucket_boundaries, bucket_batch_sizes, padded_shapes=None, padding_values=None,
+                                  pad_to_bucket_boundary=False, no_padding=False, drop_remainder=False, name=None):
+        """Batches of elements of about one length, filled up to the longest of each."""
+        if len(bucket_batch_sizes) != len(bucket_boundaries) + 1:
+            raise ValueError(f"bucket_by_sequence_length: {len(bucket_boundaries)} boundaries make {len(bucket_boundaries) + 1} buckets, received "
+                             f"{len(bucket_batch_sizes)} batch sizes")
+        if pad_to_bucket_boundary:
+            raise NotImplementedError("bucket_by_sequence_length: batches are filled up to their longest element; padded_shapes says another length")
+
+        def bucket(element):
+            return bisect.bisect_right(list(bucket_boundaries), int(_texts.called(element_length_func, element)))
+
+        def batched(key, group):
+            size = int(bucket_batch_sizes[key])
+            return group.batch(size, drop_remainder) if no_padding else group.padded_batch(size, padded_shapes, padding_values, drop_remainder)
+        return Dataset.from_generator(lambda: _grouped(self, bucket, lambda key: int(bucket_batch_sizes[key]), batched))
 
     def apply(self, transformation_func):
         """transformation_func of this dataset."""
@@ -290,10 +362,13 @@ class Dataset:
 
     def cardinality(self, name=None):
         """How many elements there are."""
-        return convert_to_tensor(self._handle.cardinality(), dtypes.int64)
+        return convert_to_tensor(self._elements(), dtypes.int64)
+
+    def _elements(self):
+        return self._handle.cardinality() if self._count is None else self._count
 
     def __len__(self):
-        count = self._handle.cardinality()
+        count = self._elements()
         if count < 0:
             raise TypeError("the dataset is infinite" if count == INFINITE_CARDINALITY else "how long it is shows when it ends")
         return count
@@ -352,9 +427,62 @@ class _Windows:
 
     interleave = flat_map
 
+    def __iter__(self):
+        """The windows, as datasets."""
+        size, shift, stride, drop = self._arguments
+        shift, kept, gone = int(shift or size), [], 0
+        reach = (size - 1) * stride + 1
+        for element in self._dataset:
+            if gone:  # windows that do not touch leave elements out
+                gone -= 1
+                continue
+            kept.append(element)
+            if len(kept) == reach:
+                yield _of_elements(kept[::stride])
+                gone, kept = max(shift - reach, 0), kept[shift:]
+        while kept and not drop:
+            yield _of_elements(kept[::stride])
+            kept = kept[shift:]
+
+    def map(self, map_func, num_parallel_calls=None, deterministic=None, name=None):
+        """What map_func makes of every window, where that is no dataset."""
+        return Dataset.from_generator(lambda: (_element(_texts.called(map_func, window)) for window in self))
+
     def __getattr__(self, name):
+        if name.startswith("__"):
+            raise AttributeError(name)
         raise NotImplementedError(f"window(): .{name} of a dataset of datasets; make elements of the windows first: "
                                   ".flat_map(lambda window: window.batch(size))")
+
+
+def _of_elements(elements):
+    """A dataset of elements that are there."""
+    elements = list(elements)
+    return Dataset.from_generator(lambda: iter(elements))._of_count(len(elements))
+
+
+def _grouped(dataset, key_of, size_of, made_of):
+    """What is made of groups of elements of one key, once they have their size; what is left at the end, by their keys."""
+    groups = {}
+    for element in dataset:
+        key = key_of(element)
+        group = groups.setdefault(key, [])
+        group.append(element)
+        if len(group) == size_of(key):
+            yield from made_of(key, _of_elements(groups.pop(key)))
+    for key in sorted(groups):
+        yield from made_of(key, _of_elements(groups[key]))
+
+
+def _next_of(iterator):
+    """What comes next; tf.errors.OutOfRangeError at the end, where next() raises StopIteration."""
+    try:
+        return next(iterator)
+    except StopIteration:
+        raise errors.OutOfRangeError("the dataset has no more elements") from None
+
+
+_lockstep.Iterator.get_next = _next_of
 
 
 def _part(dataset, position):
@@ -414,6 +542,21 @@ class experimental:
     @staticmethod
     def cardinality(dataset):
         return dataset.cardinality()
+
+    @staticmethod
+    def assert_cardinality(expected_cardinality):
+        """Says how many elements there are, where that is not known: ``dataset.apply(assert_cardinality(10))``."""
+        expected = int(expected_cardinality)
+
+        def transformed(dataset):
+            def elements():
+                count = 0
+                for count, element in enumerate(dataset, 1):
+                    yield element
+                if count != expected:
+                    raise errors.FailedPreconditionError(f"assert_cardinality: the dataset has {count} elements, {expected} were said")
+            return Dataset.from_generator(elements)._of_count(expected)
+        return transformed
 
 
 def _handle_of(dataset):

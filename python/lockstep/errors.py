@@ -19,6 +19,16 @@ class InvalidArgumentError(OpError, ValueError):
     """Values, shapes, dtypes or devices that do not fit."""
 
 
+class NoTensorError(ValueError, TypeError):
+    """What no tensor can be made of: TensorFlow raises one or the other."""
+
+
+class OutOfBoundsError(InvalidArgumentError, IndexError):
+    """A place that a tensor does not have."""
+
+    __str__ = RuntimeError.__str__
+
+
 class ResourceExhaustedError(OpError, MemoryError):
     """Too little memory."""
 
@@ -31,6 +41,10 @@ class NotFoundError(OpError, LookupError, ValueError):
 
 class FailedPreconditionError(OpError, ValueError):
     """The object is not in a state in which this may be called."""
+
+
+class AssertionFailedError(FailedPreconditionError, InvalidArgumentError):
+    """What a program asserts does not hold while it runs."""
 
 
 class UnimplementedError(OpError, NotImplementedError):
@@ -81,6 +95,6 @@ def _in_python(message):
 
 def _made(code, message):
     message = _in_python(message)
-    error = _BY_CODE[code](message)
+    error = (AssertionFailedError if "\n  in assert " in message else _BY_CODE[code])(message)
     error.code = code
     return error

@@ -317,6 +317,25 @@ def cond(pred, true_fn=None, false_fn=None, name=None):
     return nest.pack_sequence_as(structures[0], flat)
 
 
+def case(pred_fn_pairs, default=None, exclusive=False, strict=False, name="case"):
+    """What the function of the first predicate that is true returns; default() where none is."""
+    pairs = list(pred_fn_pairs.items() if isinstance(pred_fn_pairs, dict) else pred_fn_pairs)
+    if not pairs:
+        return default()
+    (pred, function), rest = pairs[0], pairs[1:]
+    if not rest and default is None:  # the last one is taken for granted
+        return function()
+    return cond(pred.deref() if hasattr(pred, "deref") else pred, function, lambda: case(rest, default))
+
+
+def switch_case(branch_index, branch_fns, default=None, name="switch_case"):
+    """What the function of this number returns; default(), or the last one, where there is none of it."""
+    pairs = sorted(branch_fns.items()) if isinstance(branch_fns, dict) else \
+        [part if isinstance(part, tuple) else (number, part) for number, part in enumerate(branch_fns)]
+    default = default or pairs[-1][1]
+    return case([(_lockstep.ops.equal(branch_index, number), function) for number, function in pairs], default)
+
+
 def while_loop(cond, body, loop_vars, shape_invariants=None, parallel_iterations=10, back_prop=True, swap_memory=False,
                maximum_iterations=None, name=None):
     """loop_vars = body(*loop_vars) while cond(*loop_vars) is true."""

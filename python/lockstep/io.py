@@ -1,9 +1,14 @@
-"""tf.io: files, records and images. Contents are bytes of Python; a dataset of records gives them as tensors of uint8, one of lines as texts."""
+"""tf.io: files, records and images. Contents are bytes of Python, or texts as datasets of files give them."""
 
+import collections
+import csv
 import os
 
-from . import _lockstep, data
-from ._texts import TextDataset, Texts
+import numpy as np
+
+from . import _lockstep, data, dtypes
+from ._texts import TextDataset, Texts, is_text
+from .tensor import TensorShape, convert_to_tensor
 
 _io = _lockstep.io
 
@@ -15,7 +20,7 @@ def read_file(filename, name=None):
 
 def write_file(filename, contents, name=None):
     """Writes a file, which appears complete or not at all."""
-    _io.write_file(_path(filename), contents.encode() if isinstance(contents, str) else contents)
+    _io.write_file(_path(filename), contents.encode() if isinstance(contents, str) else _bytes(contents))
 
 
 def _path(filename):
@@ -24,19 +29,28 @@ def _path(filename):
     return _io.text(filename).decode() if isinstance(filename, _lockstep.Tensor) else os.fsdecode(filename)
 
 
+def _bytes(contents):
+    """The bytes of one text, and everything else as it is."""
+    return contents.numpy() if isinstance(contents, Texts) and not contents.ndim else contents
+
+
 def decode_image(contents, channels=0, dtype=None, name=None, expand_animations=True):
-    """A JPEG or PNG image, as uint8 (height, width, channels)."""
-    return _io.decode_image(contents, channels or 0)
+    """A JPEG or PNG image, as uint8 (height, width, channels); as floats in [0, 1] where dtype says so."""
+    made = _io.decode_image(_bytes(contents), channels or 0)
+    if dtype is None or dtypes.as_dtype(dtype) is dtypes.uint8:
+        return made
+    from .image import convert_image_dtype  # which stands on this module
+    return convert_image_dtype(made, dtype)
 
 
 def decode_png(contents, channels=0, dtype=None, name=None):
     """A PNG image."""
-    return _io.decode_image(contents, channels or 0)
+    return _io.decode_image(_bytes(contents), channels or 0)
 
 
 def decode_jpeg(contents, channels=0, *args, **kwargs):
     """A JPEG image."""
-    return _io.decode_image(contents, channels or 0)
+    return _io.decode_image(_bytes(contents), channels or 0)
 
 
 def encode_png(image, compression=-1, name=None):
@@ -56,7 +70,7 @@ class TFRecordWriter:
         self._writer = _io.TFRecordWriter(os.fspath(path))
 
     def write(self, record):
-        self._writer.write(record)
+        self._writer.write(_bytes(record))
 
     def close(self):
         self._writer.close()
@@ -94,17 +108,118 @@ def _names(filenames):
 
 
 def _records(filenames, compression_type=None, buffer_size=None, num_parallel_reads=None, name=None):
-    """The records of files, as tensors of uint8."""
-    return data.Dataset(_io.TFRecordDataset(_names(filenames), num_parallel_reads or 1))
+    """The records of files, as texts of bytes."""
+    return _as_texts(data.Dataset(_io.TFRecordDataset(_names(filenames), num_parallel_reads or 1)))
 
 
 def _lines(filenames, compression_type=None, buffer_size=None, num_parallel_reads=None, name=None):
     """The lines of files, as texts."""
-    lines = data.Dataset(_io.TextLineDataset(_names(filenames)))
+    return _as_texts(data.Dataset(_io.TextLineDataset(_names(filenames))))
 
-    def texts():
-        return (Texts(_io.text(line)) for line in lines)
-    return TextDataset(texts, lambda: next(texts(), None))
+
+def _as_texts(dataset):
+    return TextDataset._of_source(lambda: (Texts(_io.text(element)) for element in dataset))
 
 
 data.TFRecordDataset, data.TextLineDataset = _records, _lines
+
+
+# --- what texts and bytes hold -------------------------------------------------------------------------------------------
+
+def decode_raw(input_bytes, out_type, little_endian=True, fixed_length=None, name=None):
+    """Numbers of their bytes: a row for each text, all of one length."""
+    kind = np.dtype(dtypes.as_dtype(out_type).as_numpy_dtype).newbyteorder("<" if little_endian else ">")
+    texts = input_bytes if isinstance(input_bytes, Texts) else Texts(_io.text(input_bytes) if isinstance(input_bytes, _lockstep.Tensor) else input_bytes)
+    rows = [np.frombuffer(text, kind).astype(kind.newbyteorder("=")) for text in np.asarray(texts).reshape(-1)]
+    return convert_to_tensor(np.stack(rows).reshape((*texts.shape, -1)))
+
+
+def decode_csv(records, record_defaults, field_delim=",", use_quote_delim=True, na_value="", select_cols=None, name=None):
+    """The fields of lines as a list of columns, each of the dtype of its default, which stands in for an empty field. A dtype, or an empty
+    list, in the place of a default asks for a value."""
+    texts = Texts(records)
+    rows = list(csv.reader((text.decode() for text in texts.numpy().reshape(-1)) if texts.ndim else [texts.numpy().decode()],
+                           delimiter=field_delim, quoting=csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE))
+    for number, row in enumerate(rows):
+        if select_cols is None and len(row) != len(record_defaults):
+            raise ValueError(f"decode_csv: expected {len(record_defaults)} fields, line {number} has {len(row)}")
+    columns = range(len(record_defaults)) if select_cols is None else select_cols
+    made = [_column(number, [row[number] for row in rows], default, na_value) for number, default in zip(columns, record_defaults)]
+    return [column._reshape(texts.shape) if isinstance(column, Texts) else _lockstep.ops.reshape(column, list(texts.shape)) for column in made]
+
+
+def _column(number, fields, default, na_value):
+    if isinstance(default, dtypes.DType) or default == dtypes.string:
+        dtype, given = default, []
+    else:
+        given = np.asarray(default.numpy() if hasattr(default, "numpy") else default, dtype=object).reshape(-1).tolist()
+        dtype = dtypes.string if given and is_text(given[0]) else convert_to_tensor(default).dtype
+    if not given and any(field in ("", na_value) for field in fields):
+        raise ValueError(f"decode_csv: field {number} is empty in a line, and has no default")
+    filled = np.array([given[0] if field in ("", na_value) else field for field in fields], dtype=object)
+    return Texts(filled) if dtype == dtypes.string else convert_to_tensor(filled.astype(dtype.as_numpy_dtype))
+
+
+# --- examples ------------------------------------------------------------------------------------------------------------
+
+class FixedLenFeature(collections.namedtuple("FixedLenFeature", "shape dtype default_value", defaults=(None,))):
+    """As many values as the shape says; the default where there are none."""
+
+
+class FixedLenSequenceFeature(collections.namedtuple("FixedLenSequenceFeature", "shape dtype allow_missing default_value", defaults=(False, None))):
+    """So many parts of this shape as there are; the examples of a batch are filled up."""
+
+
+def _no_sparse(name):
+    def refuse(*_, **__):
+        raise NotImplementedError(f"{name}: there are no sparse and no ragged tensors; FixedLenSequenceFeature([], dtype, allow_missing=True) gives "
+                                  "all values of a feature")
+    refuse.__name__, refuse.__doc__ = name, "Refused: it gives sparse or ragged tensors."
+    return refuse
+
+
+VarLenFeature, RaggedFeature, SparseFeature = (_no_sparse(name) for name in ("VarLenFeature", "RaggedFeature", "SparseFeature"))
+
+
+def parse_single_example(serialized, features, example_names=None, name=None):
+    """The features of one tf.train.Example by their names."""
+    known = _io.parse_example(_bytes(serialized))
+    return {feature: _parsed(feature, spec, known.get(feature)) for feature, spec in features.items()}
+
+
+def parse_example(serialized, features, example_names=None, name=None):
+    """The features of several, together: sequences of different lengths are filled up."""
+    texts = Texts(serialized)
+    rows = [parse_single_example(text, features) for text in texts.numpy().reshape(-1)] if texts.ndim else [parse_single_example(texts, features)]
+    made = {feature: _stacked([row[feature] for row in rows], spec) for feature, spec in features.items()}
+    return made if texts.ndim else {feature: column[0] for feature, column in made.items()}
+
+
+def _parsed(name, spec, found):
+    kind = {"float32": "floats", "int64": "ints", "string": "bytes"}.get(getattr(spec.dtype, "name", spec.dtype))
+    if kind is None:
+        raise ValueError(f"features are of float32, int64 or string, {name!r} is expected to be of {spec.dtype}")
+    if found is not None and found[1] and found[0] != kind:
+        raise ValueError(f"feature {name!r} has {found[0]}, expected {kind}")
+    values, shape = (found[1] if found is not None else []), list(TensorShape(spec.shape))
+    if isinstance(spec, FixedLenSequenceFeature):
+        if found is None and not spec.allow_missing:
+            raise ValueError(f"feature {name!r} is not there, and may not be missing")
+        shape = [-1 if values else 0] + shape
+    elif not values and spec.default_value is not None:
+        default = np.asarray(spec.default_value, dtype=object)
+        values = np.broadcast_to(default.reshape(shape) if default.size > 1 else default, shape).reshape(-1).tolist()
+    elif len(values) != int(np.prod(shape, dtype=np.int64)):
+        raise ValueError(f"feature {name!r} has {len(values)} values, a shape of {tuple(shape)} was expected" if found is not None else
+                         f"feature {name!r} is not there, and has no default")
+    array = np.array(values, dtype=object if kind == "bytes" else spec.dtype.as_numpy_dtype if isinstance(spec.dtype, dtypes.DType) else spec.dtype)
+    return Texts(array.reshape(shape)) if kind == "bytes" else convert_to_tensor(array.reshape(shape))
+
+
+def _stacked(parts, spec):
+    arrays = [part.numpy() if isinstance(part, Texts) else np.asarray(part) for part in parts]
+    if isinstance(spec, FixedLenSequenceFeature):
+        longest = max(len(array) for array in arrays)
+        filler = spec.default_value if spec.default_value is not None else b"" if isinstance(parts[0], Texts) else 0
+        arrays = [np.concatenate([array, np.full((longest - len(array), *array.shape[1:]), filler, array.dtype)]) for array in arrays]
+    return Texts(np.array(arrays, dtype=object)) if isinstance(parts[0], Texts) else convert_to_tensor(np.stack(arrays))

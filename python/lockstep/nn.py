@@ -1,5 +1,7 @@
 """tf.nn: what neural networks are made of."""
 
+import collections
+
 from . import _lockstep
 from .ops import _axes, _sizes, divide_no_nan  # noqa: F401
 from .ops import (log_sigmoid, relu, relu6, selu, sigmoid, silu, softplus, softsign, swish, tanh)  # noqa: F401
@@ -104,7 +106,11 @@ def bias_add(value, bias, data_format=None, name=None):
 
 def top_k(input, k=1, sorted=True, index_type=None, name=None):
     """The k largest elements of the last dimension, and their places."""
-    return _ops.top_k(input, int(k))
+    values, indices = _ops.top_k(input, int(k))
+    return TopKV2(values, indices if index_type is None else _ops.cast(indices, index_type))
+
+
+TopKV2 = collections.namedtuple("TopKV2", "values indices")
 
 
 def in_top_k(targets, predictions, k, name=None):

@@ -1,10 +1,11 @@
 """Ops, with TensorFlow's names, arguments and their order. ``name`` is taken everywhere, and means nothing here."""
 
 import builtins
+import collections
 
 import numpy as np
 
-from . import _lockstep, dtypes, nest
+from . import _lockstep, dtypes, errors, nest
 from ._lockstep import Tensor, Variable
 from ._texts import Texts
 from .tensor import TensorShape, convert_to_tensor, is_tensor
@@ -144,6 +145,15 @@ def cast(x, dtype, name=None):
     return _ops.cast(x, dtype)
 
 
+def bitcast(input, type, name=None):
+    """The same bits as elements of another dtype; of one of another size the last dimension grows, or goes."""
+    from .keras.ops import view  # which stands on this module
+    input, dtype = convert_to_tensor(input), dtypes.as_dtype(type)
+    if input.dtype.size < dtype.size:
+        return squeeze(view(input, dtype), [-1])
+    return view(expand_dims(input, -1), dtype) if input.dtype.size > dtype.size else view(expand_dims(input, -1), dtype)[..., 0]
+
+
 def saturate_cast(value, dtype, name=None):
     """The same, with values that the dtype does not have put on its ends."""
     dtype = dtypes.as_dtype(dtype)
@@ -182,6 +192,10 @@ def range(start, limit=None, delta=1, dtype=None, name="range"):
     """start, start + delta, ... below limit."""
     if limit is None:
         start, limit = 0, start
+    if any(is_tensor(part) and part.symbolic for part in (start, limit, delta)):
+        raise errors.OperatorNotAllowedInGraphError(
+            "range: how many numbers there are must be known when a function is traced. `for i in tf.range(n)` over a tensor n is "
+            "tf.while_loop(lambda i: i < n, body, [0])")
     numbers = [part.numpy().item() if is_tensor(part) else part for part in (start, limit, delta)]
     if dtype is None:
         typed = [part.dtype for part in (start, limit, delta) if is_tensor(part)]
@@ -418,13 +432,24 @@ def unique(x, out_idx=dtypes.int32, name=None):
     order = np.argsort(first)
     number = np.empty_like(order)
     number[order] = np.arange(len(order))
-    return _from_numpy(values[order]), convert_to_tensor(number[inverse.reshape(-1)].astype(np.int32))
+    kind = dtypes.as_dtype(out_idx).as_numpy_dtype
+    return Unique(_from_numpy(values[order]), convert_to_tensor(number[inverse.reshape(-1)].astype(kind)))
+
+
+def unique_with_counts(x, out_idx=dtypes.int32, name=None):
+    """The same, and how often each of them is there."""
+    y, idx = unique(x, out_idx)
+    return UniqueWithCounts(y, idx, convert_to_tensor(np.bincount(np.asarray(idx), minlength=y.shape[0]).astype(dtypes.as_dtype(out_idx).as_numpy_dtype)))
+
+
+Unique = collections.namedtuple("Unique", "y idx")
+UniqueWithCounts = collections.namedtuple("UniqueWithCounts", "y idx count")
 
 
 def ensure_shape(x, shape, name=None):
     """x, if it has this shape."""
     if not TensorShape(shape).is_compatible_with(x.shape):
-        raise ValueError(f"ensure_shape: expected {TensorShape(shape)}, received {x.shape}")
+        raise errors.InvalidArgumentError(f"ensure_shape: expected {TensorShape(shape)}, received {x.shape}")
     return x
 
 
@@ -550,6 +575,26 @@ unsorted_segment_sum = _segment("unsorted_segment_sum", lambda data, ids, count:
                                 "Sums of rows of one number.")
 segment_mean = _segment("segment_mean", _mean_of_segments, "Means of rows of one number.")
 unsorted_segment_mean = _segment("unsorted_segment_mean", _mean_of_segments, "Means of rows of one number.")
+
+
+def confusion_matrix(labels, predictions, num_classes=None, weights=None, dtype=dtypes.int32, name=None):
+    """How often an example of the class of the row was taken for that of the column."""
+    labels, predictions = convert_to_tensor(labels), convert_to_tensor(predictions)
+    if num_classes is None:
+        num_classes = 1 + int(builtins.max(_known(numbers, "confusion_matrix without num_classes").max(initial=-1) for numbers in (labels, predictions)))
+    places = _ops.reshape(_ops.cast(labels, dtypes.int32) * int(num_classes) + _ops.cast(predictions, dtypes.int32), [-1])
+    weights = None if weights is None else _ops.reshape(weights, [-1])
+    return _ops.cast(_ops.reshape(_ops.bincount(places, int(num_classes) ** 2, weights), [int(num_classes), int(num_classes)]), dtype)
+
+
+def broadcast_static_shape(shape_x, shape_y):
+    """The shape of what two tensors of these shapes make together."""
+    return TensorShape(np.broadcast_shapes(tuple(shape_x), tuple(shape_y)))
+
+
+def broadcast_dynamic_shape(shape_x, shape_y):
+    """The same of shapes that are tensors."""
+    return convert_to_tensor(np.array(np.broadcast_shapes(tuple(_sizes(shape_x)), tuple(_sizes(shape_y))), np.int32))
 
 
 # --- products ------------------------------------------------------------------------------------------------------------

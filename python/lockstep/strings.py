@@ -128,8 +128,10 @@ def to_number(input, out_type="float32", name=None):
     return convert_to_tensor(np.asarray(_of_each(float if dtype.is_floating else int, input), dtype.as_numpy_dtype))
 
 
-def as_string(input, name=None):
-    """Numbers as texts."""
+def as_string(input, precision=-1, name=None):
+    """Numbers as texts; floats with so many digits behind the point, six where nobody says."""
     array = np.asarray(convert_to_tensor(input))
-    made = [str(value).lower() if array.dtype == np.bool_ else str(value) for value in array.reshape(-1).tolist()]
-    return made[0] if array.ndim == 0 else np.array(made).reshape(array.shape)
+    digits = 6 if precision < 0 else precision
+    made = [str(value).lower() if array.dtype == np.bool_ else f"{value:.{digits}f}" if array.dtype.kind == "f" else str(value)
+            for value in array.reshape(-1).tolist()]
+    return Texts(np.array(made, dtype=object).reshape(array.shape))

@@ -104,7 +104,7 @@ def _from_value(value, dtype=None):
                  for part in value]
         return _ops.stack(parts, 0)
     if isinstance(value, (str, bytes)) or value is None:
-        raise TypeError(f"{value!r} is no tensor: tensors hold numbers and booleans. Texts are bytes of a dataset, or become "
+        raise errors.NoTensorError(f"{value!r} is no tensor: tensors hold numbers and booleans. Texts are bytes of a dataset, or become "
                         "numbers first (tf.keras.layers.TextVectorization, StringLookup)")
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
         return _cast(_lockstep.from_array(value), dtype)
@@ -114,7 +114,9 @@ def _from_value(value, dtype=None):
     except ValueError:  # lists of different lengths
         array = np.empty((), object)
     if array.dtype.kind in "OUS":
-        raise TypeError(f"no tensor can be made of {value!r}: its parts are no numbers, or have different lengths")
+        raise errors.NoTensorError(f"no tensor can be made of {value!r}: its parts are no numbers, or have different lengths")
+    if array.dtype.kind == "c":
+        raise errors.NoTensorError(f"no tensor can be made of {value!r}: there are no complex tensors, real and imaginary parts are two")
     if dtype is None:
         if not typed:
             dtype = (dtypes.float32 if array.dtype.kind == "f" else dtypes.bool if array.dtype.kind == "b" else
@@ -275,7 +277,7 @@ def _basic(self, key):
     shape = self._shape
     given = sum(part is not None and part is not Ellipsis for part in key)
     if given > len(shape):
-        raise IndexError(f"too many indices: a tensor of shape {TensorShape(shape)} was given {given}")
+        raise errors.OutOfBoundsError(f"too many indices: a tensor of shape {TensorShape(shape)} was given {given}")
     if Ellipsis not in key:
         key = key + (Ellipsis,)
     at = key.index(Ellipsis)
@@ -299,7 +301,7 @@ def _basic(self, key):
         else:
             index = int(part)
             if not -size <= index < size:
-                raise IndexError(f"index {index} of a dimension of size {size}")
+                raise errors.OutOfBoundsError(f"index {index} of a dimension of size {size}")
             index %= size
             begin.append(index)
             end.append(index + 1)
@@ -326,17 +328,25 @@ def _numbers(self):
 def _repr(self):
     if self.symbolic:
         return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, traced>"
-    return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={_text(self)}>"
+    return f"<tf.Tensor: shape={self.shape}, dtype={self.dtype.name}, numpy={_apart(_text(self))}>"
+
+
+def _apart(text):
+    """Several lines begin on one of their own."""
+    return f"\n{text}" if "\n" in text else text
 
 
 def _str(self):
     if self.symbolic:
         return f"Tensor(shape={self.shape}, dtype={self.dtype.name}, traced)"
-    return f"tf.Tensor({_numbers(self)}, shape={self.shape}, dtype={self.dtype.name})"
+    return f"tf.Tensor({_apart(_numbers(self))}, shape={self.shape}, dtype={self.dtype.name})"
 
 
 def _format(self, spec):
-    return format(_number(self), spec) if spec and self._size == 1 else str(self)
+    """As NumPy formats its elements: f"{loss:.4f}"."""
+    if self.symbolic:
+        return format(str(self), spec)
+    return format(_number(self), spec) if spec and self._size == 1 else format(_numpy(self), spec)
 
 
 class _Reference:
@@ -421,7 +431,38 @@ def _assigned(method):
     return assign
 
 
+class IndexedSlices:
+    """Rows and their numbers."""
+
+    def __init__(self, values, indices, dense_shape=None):
+        self.values, self.indices, self.dense_shape = convert_to_tensor(values), convert_to_tensor(indices), dense_shape
+
+
+def _scattered(change, doc):
+    def scatter(self, indices, updates, name=None):
+        from . import ops
+        value = self.read_value()
+        self._assign(getattr(ops, change)(value, indices, convert_to_tensor(updates, None if is_tensor(updates) else value.dtype)))
+        return self
+    scatter.__doc__ = doc
+    return scatter
+
+
+def _sliced(change, doc):
+    def scatter(self, sparse_delta, use_locking=False, name=None):
+        from . import ops
+        return change(self, ops.expand_dims(sparse_delta.indices, -1), sparse_delta.values)
+    scatter.__doc__ = doc
+    return scatter
+
+
 _with_methods(Variable)
+Variable.scatter_nd_update = _scattered("tensor_scatter_nd_update", "Other values in these places.")
+Variable.scatter_nd_add = _scattered("tensor_scatter_nd_add", "These are added in their places.")
+Variable.scatter_nd_sub = _scattered("tensor_scatter_nd_sub", "These are taken away in their places.")
+Variable.scatter_update = _sliced(Variable.scatter_nd_update, "Other rows by their numbers, as tf.IndexedSlices has them.")
+Variable.scatter_add = _sliced(Variable.scatter_nd_add, "Rows are added by their numbers, as tf.IndexedSlices has them.")
+Variable.scatter_sub = _sliced(Variable.scatter_nd_sub, "Rows are taken away by their numbers, as tf.IndexedSlices has them.")
 for _method in ("numpy", "__array__", "__bool__", "__float__", "__int__", "__index__", "__format__", "item"):
     setattr(Variable, _method, _read(_method))
 Variable.assign = _assigned("_assign")
@@ -435,7 +476,7 @@ Variable.device = property(lambda self: self.read_value().device)
 Variable.symbolic = False
 Variable.__hash__ = lambda self: hash(self._id)
 Variable.__repr__ = lambda self: (f"<tf.Variable '{self.name}' shape={self.shape} dtype={self.dtype.name}, "
-                                         f"numpy={_text(self.read_value())}>")
+                                         f"numpy={_apart(_text(self.read_value()))}>")
 Variable.__str__ = Variable.__repr__
 Variable.__reduce__ = lambda self: (_unpickled_variable, (self.numpy(), self.trainable, self._name, self.dtype))
 Variable.__deepcopy__ = lambda self, memo: Variable(self.read_value(), self.trainable, name=self._name)

@@ -2,6 +2,8 @@
 
 import os
 
+import numpy as np
+
 from . import _lockstep, _module
 from ._lockstep import Variable
 
@@ -132,3 +134,110 @@ def list_variables(ckpt_dir_or_file):
 def load_variable(ckpt_dir_or_file, name):
     """One tensor of a checkpoint of TensorFlow, as an array."""
     return load_checkpoint(ckpt_dir_or_file).get_tensor(name)
+
+
+# --- examples of records -------------------------------------------------------------------------------------------------
+
+class _Values:
+    """A list of values, as messages of protocol buffers have them."""
+
+    def __init__(self, value=()):
+        self.value = [self._as(part) for part in value]
+
+    def __eq__(self, other):
+        return type(self) is type(other) and self.value == other.value
+
+    def __repr__(self):
+        return f"{type(self).__name__}(value={self.value!r})"
+
+
+class BytesList(_Values):
+    """Byte strings of a feature."""
+    _kind = "bytes"
+
+    @staticmethod
+    def _as(value):
+        value = value.numpy() if hasattr(value, "numpy") else value
+        if not isinstance(value, bytes):
+            raise TypeError(f"BytesList: takes bytes, received {value!r}" + ("; text.encode() gives them" if isinstance(value, str) else ""))
+        return value
+
+
+class FloatList(_Values):
+    """Numbers of a feature, as float32."""
+    _kind = "floats"
+
+    @staticmethod
+    def _as(value):
+        return float(np.float32(value))
+
+
+class Int64List(_Values):
+    """Whole numbers of a feature."""
+    _kind = "ints"
+
+    @staticmethod
+    def _as(value):
+        if isinstance(value, (float, np.floating)):
+            raise TypeError(f"Int64List: takes whole numbers, received {value!r}")
+        return int(value)
+
+
+class Feature:
+    """One of the three lists."""
+
+    def __init__(self, bytes_list=None, float_list=None, int64_list=None):
+        given = [one for one in (bytes_list, float_list, int64_list) if one is not None]
+        if len(given) > 1:
+            raise ValueError("Feature: has one list, of bytes, of floats or of whole numbers")
+        self._values = given[0] if given else None
+
+    def _of(self, kind):
+        return self._values if isinstance(self._values, kind) else kind()
+
+    bytes_list = property(lambda self: self._of(BytesList))
+    float_list = property(lambda self: self._of(FloatList))
+    int64_list = property(lambda self: self._of(Int64List))
+
+    def WhichOneof(self, name):  # noqa: N802: the name of protocol buffers
+        """Which of the three it has, of the group "kind"."""
+        return {"bytes": "bytes_list", "floats": "float_list", "ints": "int64_list"}.get(self._values._kind if self._values is not None else None)
+
+    def __repr__(self):
+        return f"Feature({self._values!r})"
+
+
+class Features:
+    """Features by their names."""
+
+    def __init__(self, feature=None):
+        self.feature = dict(feature or {})
+
+    def __repr__(self):
+        return f"Features({self.feature!r})"
+
+
+class Example:
+    """Named lists of bytes, floats or whole numbers: the usual contents of files of records. tf.io.parse_single_example makes tensors of them."""
+
+    def __init__(self, features=None):
+        self.features = features or Features()
+
+    def SerializeToString(self):  # noqa: N802: the name of protocol buffers
+        """As bytes, which TFRecordWriter writes."""
+        return _lockstep.io.serialize_example({name: (feature._values._kind, feature._values.value)
+                                               for name, feature in self.features.feature.items() if feature._values is not None})
+
+    @classmethod
+    def FromString(cls, serialized):  # noqa: N802: the name of protocol buffers
+        """The example of such bytes."""
+        lists = {"bytes": ("bytes_list", BytesList), "floats": ("float_list", FloatList), "ints": ("int64_list", Int64List)}
+        known = _lockstep.io.parse_example(serialized.numpy() if hasattr(serialized, "numpy") else serialized)
+        return cls(Features({name: Feature(**{lists[kind][0]: lists[kind][1](values)}) for name, (kind, values) in known.items()}))
+
+    def ParseFromString(self, serialized):  # noqa: N802: the name of protocol buffers
+        """Takes the features of such bytes in place of its own."""
+        self.features = Example.FromString(serialized).features
+
+    def __repr__(self):
+        return f"Example({self.features!r})"

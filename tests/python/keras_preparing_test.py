@@ -265,7 +265,8 @@ class TextFunctions(unittest.TestCase):
         self.assertEqual(strings.length("né").numpy(), 3)
         self.assertEqual(strings.substr("hello", -3, 2), "ll")
         self.assertEqual(strings.to_number(["1.5", "2"]).numpy().tolist(), [1.5, 2.0])
-        self.assertEqual(strings.as_string([1, 2]).tolist(), ["1", "2"])
+        self.assertEqual(strings.as_string([1, 2]).numpy().tolist(), [b"1", b"2"])
+        self.assertEqual(strings.as_string([1.5, 2.0], precision=2).numpy().tolist(), [b"1.50", b"2.00"])
         with self.assertRaises(TypeError):
             strings.lower(3)
 

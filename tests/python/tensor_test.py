@@ -27,7 +27,7 @@ class Tensors(unittest.TestCase):
     def test_text_is_tensorflows(self):
         self.assertEqual(repr(tf.constant([1.0, 2.0])), "<tf.Tensor: shape=(2,), dtype=float32, "
                          "numpy=array([1., 2.], dtype=float32)>")
-        self.assertEqual(str(tf.constant([[1, 2], [3, 4]])), "tf.Tensor([[1 2]\n [3 4]], shape=(2, 2), dtype=int32)")
+        self.assertEqual(str(tf.constant([[1, 2], [3, 4]])), "tf.Tensor(\n[[1 2]\n [3 4]], shape=(2, 2), dtype=int32)")
         self.assertEqual(f"{tf.constant(1.5):.2f}", "1.50")
         self.assertEqual(repr(tf.constant(3)), "<tf.Tensor: shape=(), dtype=int32, numpy=3>")
 

@@ -1,0 +1,342 @@
+"""Names of TensorFlow's beside the ops: assertions, images, pipelines, records, tables. The numbers are TensorFlow's."""
+
+import os
+import tempfile
+import unittest
+
+import numpy as np
+
+import lockstep as tf
+
+Data = tf.data.Dataset
+
+
+def rows(dataset):
+    return [tf.nest.map_structure(lambda tensor: tensor.numpy().tolist() if tensor.dtype != "string" or tensor.ndim else tensor.numpy(), element)
+            for element in dataset]
+
+
+class Numbers(unittest.TestCase):
+    def test_integers_divide_into_floats(self):
+        for numbers, wanted in ((tf.constant([3, 1]), tf.float64), (tf.constant([3, 1], tf.int64), tf.float64), (tf.constant([3, 1], tf.uint8), tf.float32)):
+            for made in (numbers / 2, numbers / tf.constant(2, numbers.dtype), tf.divide(numbers, 2), tf.truediv(numbers, 2)):
+                self.assertIs(made.dtype, wanted)
+                self.assertEqual(made.numpy().tolist(), [1.5, 0.5])
+        self.assertEqual((6 / tf.constant([4, 3])).numpy().tolist(), [1.5, 2.0])
+        self.assertEqual((tf.Variable([3, 1]) / 2).numpy().tolist(), [1.5, 0.5])
+        self.assertEqual((tf.constant([7, 8]) // 2).numpy().tolist(), [3, 4])
+        self.assertEqual(tf.function(lambda x: x / 4)(tf.constant(3)).numpy(), 0.75)
+        with self.assertRaises(ValueError):
+            tf.constant(1) / tf.constant(2.0)
+
+    def test_what_is_no_tensor_is_refused(self):
+        for wrong in (1j, [1j, 2.0], None, [[1], [2, 3]]):
+            for kind in (ValueError, TypeError):
+                with self.assertRaises(kind):
+                    tf.constant(wrong)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "index 3"):
+            tf.constant([1, 2])[3]
+
+    def test_results_have_names(self):
+        found = tf.math.top_k(tf.constant([1.0, 3.0, 2.0]), k=2)
+        self.assertEqual((found.values.numpy().tolist(), found.indices.numpy().tolist()), ([3.0, 2.0], [1, 2]))
+        found = tf.unique(tf.constant([5, 3, 5]))
+        self.assertEqual((found.y.numpy().tolist(), found.idx.numpy().tolist()), ([5, 3], [0, 1, 0]))
+        self.assertEqual(tf.unique_with_counts(tf.constant([5, 3, 5])).count.numpy().tolist(), [2, 1])
+
+    def test_text_of_tensors_in_texts(self):
+        self.assertEqual(f"{tf.constant(1.5)} {tf.constant([1, 2])}", "1.5 [1 2]")
+        self.assertEqual(repr(tf.ones([1, 2])), "<tf.Tensor: shape=(1, 2), dtype=float32, numpy=array([[1., 1.]], dtype=float32)>")
+        self.assertEqual(repr(tf.Variable([[1], [2]])), "<tf.Variable 'Variable:0' shape=(2, 1) dtype=int32, numpy=\narray([[1],\n       [2]], dtype=int32)>")
+
+    def test_places_of_variables(self):
+        v = tf.Variable([1.0, 2.0, 3.0])
+        self.assertEqual(v.scatter_nd_update([[0], [2]], [9.0, 8.0]).numpy().tolist(), [9.0, 2.0, 8.0])
+        self.assertEqual(v.scatter_nd_add([[1]], [5.0]).numpy().tolist(), [9.0, 7.0, 8.0])
+        self.assertEqual(v.scatter_sub(tf.IndexedSlices([1.0], [0])).numpy().tolist(), [8.0, 7.0, 8.0])
+
+    def test_bits_and_confusions(self):
+        self.assertEqual(tf.bitcast(tf.constant(1.0), tf.int32).numpy(), 1065353216)
+        self.assertEqual(tf.bitcast(tf.constant([1, 256], tf.int32), tf.uint8).numpy().tolist(), [[1, 0, 0, 0], [0, 1, 0, 0]])
+        self.assertEqual(tf.bitcast(tf.constant([[1, 0, 0, 0]], tf.uint8), tf.int32).numpy().tolist(), [1])
+        self.assertEqual(tf.math.confusion_matrix([0, 1, 2, 1], [0, 2, 2, 1]).numpy().tolist(), [[1, 0, 0], [0, 1, 1], [0, 0, 1]])
+        self.assertEqual(tf.math.confusion_matrix([0, 1], [1, 1], num_classes=2, weights=[0.5, 2.0], dtype=tf.float32).numpy().tolist(),
+                         [[0.0, 0.5], [0.0, 2.0]])
+        self.assertEqual(tf.broadcast_static_shape((2, 1), (3,)), (2, 3))
+
+    def test_cases(self):
+        functions = [lambda: tf.constant(1), lambda: tf.constant(2)]
+        self.assertEqual([int(tf.switch_case(tf.constant(number), functions)) for number in (0, 1, 7)], [1, 2, 2])
+        self.assertEqual(int(tf.switch_case(tf.constant(5), {5: functions[0]}, default=functions[1])), 1)
+        compiled = tf.function(lambda x: tf.case([(x < 0, lambda: -x), (x > 10.0, lambda: tf.constant(10.0))], default=lambda: x))
+        self.assertEqual([float(compiled(tf.constant(x))) for x in (-2.0, 12.0, 3.0)], [2.0, 10.0, 3.0])
+
+    def test_names_say_what_there_is_instead(self):
+        for where, name, words in ((tf, "int16", "float16, bfloat16"), (tf.nn, "sofmax", "did you mean 'softmax'"), (tf, "complex64", "no complex"),
+                                   (tf.compat, "v1", "no TensorFlow 1"), (tf.data, "Datasett", "did you mean 'Dataset'"),
+                                   (tf.math, "reduce_summ", "did you mean 'reduce_sum'"), (tf.summary, "trace_on", "explain")):
+            with self.assertRaisesRegex(AttributeError, words):
+                getattr(where, name)
+
+
+class Assertions(unittest.TestCase):
+    def test_of_values(self):
+        d = tf.debugging
+        x = tf.constant([1.0, 2.0])
+        for holds, fails in ((lambda: d.assert_positive(x), lambda: d.assert_positive(x - 1)),
+                             (lambda: d.assert_non_negative(x - 1), lambda: d.assert_non_negative(x - 2)),
+                             (lambda: d.assert_negative(-x), lambda: d.assert_negative(x)),
+                             (lambda: d.assert_non_positive(-x), lambda: d.assert_non_positive(x)),
+                             (lambda: tf.assert_equal(x, [1.0, 2.0]), lambda: tf.assert_equal(x, [1.0, 3.0])),
+                             (lambda: d.assert_none_equal(x, [2.0, 1.0]), lambda: d.assert_none_equal(x, [1.0, 3.0])),
+                             (lambda: d.assert_less(x, 3.0), lambda: d.assert_less(x, 2.0)),
+                             (lambda: d.assert_less_equal(x, 2.0), lambda: d.assert_less_equal(x, 1.0)),
+                             (lambda: d.assert_greater(x, 0.0), lambda: d.assert_greater(x, 1.0)),
+                             (lambda: d.assert_greater_equal(x, 1.0), lambda: d.assert_greater_equal(x, 2.0)),
+                             (lambda: d.assert_near(x, x + 1e-7), lambda: d.assert_near(x, x + 1e-3)),
+                             (lambda: tf.Assert(True, [x]), lambda: tf.Assert(x[0] > 1, [x]))):
+            holds()
+            with self.assertRaises(tf.errors.InvalidArgumentError):
+                fails()
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"too large x < y does not hold of \[1., 2.\], 1\."):
+            d.assert_less(x, 1.0, message="too large")
+
+    def test_in_compiled_functions(self):
+        checked = tf.function(lambda x: (tf.debugging.assert_positive(x), x * 2)[1])
+        self.assertEqual(float(checked(tf.constant(1.0))), 2.0)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "x > 0"):
+            checked(tf.constant(-1.0))
+
+    def test_of_shapes_and_dtypes(self):
+        d, x = tf.debugging, tf.ones([2, 3])
+        d.assert_rank(x, 2), d.assert_rank_at_least(x, 1), d.assert_rank_in(x, (2, 3)), d.assert_scalar(tf.constant(1))
+        d.assert_shapes([(x, ("n", 3)), (tf.ones([2]), ("n",)), (x, (None, "m"))])
+        d.assert_type(x, tf.float32), d.assert_integer(tf.constant(1))
+        self.assertIs(d.assert_same_float_dtype([x]), tf.float32)
+        self.assertTrue(d.is_numeric_tensor(x))
+        for kind, wrong in ((ValueError, lambda: d.assert_rank(x, 1)), (ValueError, lambda: d.assert_rank_at_least(x, 3)),
+                            (ValueError, lambda: d.assert_rank_in(x, (1, 3))), (ValueError, lambda: d.assert_scalar(x)),
+                            (ValueError, lambda: d.assert_shapes([(x, ("n", 3)), (tf.ones([3]), ("n",))])),
+                            (ValueError, lambda: d.assert_shapes([(x, (2,))])), (TypeError, lambda: d.assert_type(x, tf.int32)),
+                            (TypeError, lambda: d.assert_integer(x)), (ValueError, lambda: d.assert_same_float_dtype([x, tf.constant(1)]))):
+            with self.assertRaises(kind):
+                wrong()
+
+
+class Images(unittest.TestCase):
+    def setUp(self):
+        draw = np.random.default_rng(0)
+        self.floats = tf.constant(draw.uniform(size=(5, 7, 3)).astype(np.float32))
+        self.bytes = tf.constant(draw.integers(0, 256, (5, 7, 3)).astype(np.uint8))
+        self.batch = tf.constant(draw.uniform(size=(2, 12, 13, 3)).astype(np.float32))
+
+    def expect(self, made, shape, total):
+        """Of the shape, with elements whose sum is that of TensorFlow's."""
+        self.assertEqual(made.shape, shape)
+        self.assertAlmostEqual(float(made.numpy().astype(np.float64).sum()), total, delta=0.011 + 1e-6 * abs(total))
+
+    def test_colours(self):
+        i = tf.image
+        for change, of_floats, of_bytes in (
+                (lambda x: i.adjust_brightness(x, 0.2), 78.53, 18214), (lambda x: i.adjust_contrast(x, 1.5), 57.53, 13576),
+                (lambda x: i.adjust_saturation(x, 0.5), 71.26, 16418), (lambda x: i.adjust_hue(x, 0.1), 55.5, 13299),
+                (lambda x: i.adjust_gamma(x, 2.0, 0.5), 20.55, 4523)):
+            self.expect(change(self.floats), (5, 7, 3), of_floats)
+            self.expect(change(self.bytes), (5, 7, 3), of_bytes)
+        self.expect(i.rgb_to_grayscale(self.floats), (5, 7, 1), 19.77)
+        self.expect(i.rgb_to_grayscale(self.bytes), (5, 7, 1), 4590)
+        self.expect(i.convert_image_dtype(self.bytes, tf.float32), (5, 7, 3), 52.48)
+        self.expect(i.convert_image_dtype(self.floats, tf.uint8), (5, 7, 3), 14646)
+        self.expect(i.rgb_to_hsv(self.floats), (5, 7, 3), 67.78)
+        self.expect(i.hsv_to_rgb(i.rgb_to_hsv(self.floats)), (5, 7, 3), 57.53)
+        self.assertIs(i.adjust_hue(self.bytes, 0.1).dtype, tf.uint8)
+
+    def test_sizes_and_places(self):
+        i = tf.image
+        array = self.floats.numpy()
+        for quarters in range(5):
+            np.testing.assert_array_equal(i.rot90(self.floats, quarters).numpy(), np.rot90(array, quarters))
+        np.testing.assert_array_equal(i.transpose(self.floats).numpy(), array.transpose(1, 0, 2))
+        np.testing.assert_array_equal(i.crop_to_bounding_box(self.floats, 1, 2, 3, 4).numpy(), array[1:4, 2:6])
+        np.testing.assert_array_equal(i.pad_to_bounding_box(self.floats, 1, 2, 10, 12).numpy(), np.pad(array, ((1, 4), (2, 3), (0, 0))))
+        self.expect(i.resize_with_crop_or_pad(self.floats, 4, 9), (4, 9, 3), 43.65)
+        self.expect(i.resize_with_crop_or_pad(self.bytes, 8, 3), (8, 3, 3), 5376)
+        self.expect(i.resize_with_pad(self.floats, 8, 8), (8, 8, 3), 65.58)
+        self.expect(i.resize_with_pad(self.floats, 3, 9), (3, 9, 3), 18.71)
+        self.expect(i.central_crop(self.floats, 0.5), (3, 5, 3), 25.3)
+        self.expect(i.central_crop(self.batch, 1.0), self.batch.shape, float(tf.reduce_sum(self.batch)))
+        self.expect(i.resize(self.floats, [10, 10], preserve_aspect_ratio=True), (7, 10, 3), 114.03)
+        parts = [[0.0, 0.0, 1.0, 1.0], [0.2, 0.3, 0.7, 1.2], [0.9, 0.1, 0.1, 0.6]]
+        self.expect(i.crop_and_resize(self.floats[tf.newaxis], parts, [0, 0, 0], [3, 4]), (3, 3, 4, 3), 52.71)
+        self.expect(i.crop_and_resize(self.floats[tf.newaxis], parts[1:2], [0], [3, 4], method="nearest", extrapolation_value=2.0), (1, 3, 4, 3), 33.77)
+        self.expect(i.extract_patches(self.batch, [1, 3, 3, 1], [1, 5, 5, 1], [1, 1, 1, 1], "VALID"), (2, 2, 3, 27), 167.88)
+
+    def test_measures(self):
+        i = tf.image
+        self.expect(i.psnr(self.floats, i.flip_left_right(self.floats), 1.0), (), 9.46)
+        self.expect(i.psnr(self.bytes, i.flip_left_right(self.bytes), 255), (), 8.14)
+        self.expect(i.ssim(self.batch, self.batch[::-1], 1.0), (2,), -0.09)
+        self.expect(i.total_variation(self.floats), (), 60.85)
+        down, across = i.image_gradients(self.batch)
+        self.expect(down, self.batch.shape, -0.88)
+        self.expect(across, self.batch.shape, -4.11)
+
+    def test_at_random(self):
+        i = tf.image
+        tf.random.set_seed(1)
+        flipped = [i.random_flip_left_right(self.batch).numpy() for _ in range(12)]
+        for place, image in enumerate(self.batch.numpy()):
+            kinds = {(one[place] == image).all() or 2 * (one[place] == image[:, ::-1]).all() for one in flipped}
+            self.assertEqual(kinds, {True, 2})  # each as it was or mirrored, and one does not follow the other
+        for made, low, high in ((i.random_brightness(self.floats, 0.3) - self.floats, -0.3, 0.3),):
+            self.assertTrue(low <= float(tf.reduce_min(made)) and float(tf.reduce_max(made)) <= high)
+            np.testing.assert_allclose(made.numpy(), made.numpy().flat[0], atol=1e-6)
+        for name, limits in (("contrast", (0.5, 0.9)), ("saturation", (0.5, 0.9)), ("hue", (0.3,)), ("brightness", (0.3,))):
+            seeded = [getattr(i, f"stateless_random_{name}")(self.floats, *limits, (1, 2)).numpy() for _ in range(2)]
+            np.testing.assert_array_equal(*seeded)
+            self.assertFalse(np.array_equal(seeded[0], getattr(i, f"random_{name}")(self.floats, *limits).numpy()))
+            with self.assertRaisesRegex(ValueError, "empty"):
+                getattr(i, f"random_{name}")(self.floats, *((0.9, 0.5) if len(limits) == 2 else (-1.0,)))
+        np.testing.assert_array_equal(i.stateless_random_crop(self.floats, [2, 3, 3], (1, 2)).numpy(), i.stateless_random_crop(self.floats, [2, 3, 3], (1, 2)).numpy())
+        places = {float(i.random_crop(tf.reshape(tf.range(4.0), [4, 1]), [2, 1])[0, 0]) for _ in range(30)}
+        self.assertEqual(places, {0.0, 1.0, 2.0})
+        with self.assertRaisesRegex(ValueError, "not inside"):
+            i.random_crop(self.floats, [6, 3, 3])
+        compiled = tf.function(lambda x: i.random_crop(i.random_brightness(i.random_flip_up_down(x), 0.1), [3, 3, 3]))
+        self.assertFalse(np.array_equal(compiled(self.floats).numpy(), compiled(self.floats).numpy()))
+        mapped = Data.from_tensor_slices(self.batch).map(lambda x: i.random_crop(i.random_flip_left_right(x), [8, 8, 3])).batch(2)
+        self.assertEqual(next(iter(mapped)).shape, (2, 8, 8, 3))
+
+    def test_boxes(self):
+        i = tf.image
+        boxes = [[0.0, 0.0, 1.0, 1.0], [0.0, 0.1, 1.0, 1.1], [0.0, 2.0, 1.0, 3.0], [0.0, 0.0, 1.0, 0.4]]
+        self.assertEqual(i.non_max_suppression(boxes, [0.9, 0.75, 0.6, 0.95], 3, 0.3).numpy().tolist(), [3, 1, 2])
+        self.assertEqual(i.non_max_suppression(boxes, [0.9, 0.75, 0.6, 0.95], 1).numpy().tolist(), [3])
+        for wrong in (lambda: i.crop_to_bounding_box(self.floats, 3, 0, 3, 3), lambda: i.pad_to_bounding_box(self.floats, 0, 0, 4, 9),
+                      lambda: i.central_crop(self.floats, 0.0), lambda: i.rot90(tf.ones([2, 2]))):
+            with self.assertRaises(ValueError):
+                wrong()
+
+
+class Pipelines(unittest.TestCase):
+    def test_groups_buckets_and_windows(self):
+        self.assertEqual(rows(Data.range(7).group_by_window(lambda x: x % 2, lambda key, group: group.batch(2), 2)), [[0, 2], [1, 3], [4, 6], [5]])
+        self.assertEqual(rows(Data.range(4).group_by_window(lambda x: x % 2, lambda key, group: group.map(lambda x: x + 10 * key),
+                                                            window_size_func=lambda key: 1 + key)), [0, 2, 11, 13])
+
+        def sequences():
+            for length in (1, 4, 2, 5, 1):
+                yield np.full(length, length, np.int32)
+        data = Data.from_generator(sequences, output_signature=tf.TensorSpec([None], tf.int32))
+        self.assertEqual(rows(data.bucket_by_sequence_length(lambda x: x.shape[0], [3], [2, 2])),
+                         [[[1, 0], [2, 2]], [[4, 4, 4, 4, 0], [5, 5, 5, 5, 5]], [[1]]])
+        windows = lambda *args, **kwargs: [rows(window) for window in Data.range(5).window(*args, **kwargs)]  # noqa: E731
+        self.assertEqual(windows(2), [[0, 1], [2, 3], [4]])
+        self.assertEqual(windows(2, drop_remainder=True), [[0, 1], [2, 3]])
+        self.assertEqual(windows(2, shift=1), [[0, 1], [1, 2], [2, 3], [3, 4], [4]])
+        self.assertEqual(windows(2, stride=2), [[0, 2], [2, 4], [4]])
+        self.assertEqual(windows(1, shift=3), [[0], [3]])
+        sums = Data.range(5).window(2).map(lambda window: window.reduce(np.int64(0), lambda total, x: total + x))
+        self.assertEqual(rows(sums), [1, 5, 4])
+
+    def test_counts_and_kinds(self):
+        self.assertEqual(rows(Data.from_tensor_slices([3, 1, 3]).unique()), [3, 1])
+        counted = Data.counter(start=2, step=3)
+        self.assertEqual((rows(counted.take(3)), int(counted.cardinality())), ([2, 5, 8], tf.data.INFINITE_CARDINALITY))
+        even = Data.range(6).filter(lambda x: x % 2 == 0)
+        said = even.apply(tf.data.experimental.assert_cardinality(3))
+        self.assertEqual((len(said), len(said.map(lambda x: x).batch(2).prefetch(1)), rows(said)), (3, 2, [0, 2, 4]))
+        with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "has 3 elements, 4 were said"):
+            rows(even.apply(tf.data.experimental.assert_cardinality(4)))
+        iterator = iter(Data.range(1))
+        self.assertEqual(int(iterator.get_next()), 0)
+        with self.assertRaises(tf.errors.OutOfRangeError):
+            iterator.get_next()
+        options = tf.data.Options()
+        options.experimental_optimization.map_parallelization = True
+        options.experimental_threading.private_threadpool_size = 2
+        self.assertEqual(rows(Data.range(2).with_options(options)), [0, 1])
+
+    def test_models_take_no_texts(self):
+        model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        with self.assertRaisesRegex(TypeError, "TextVectorization"):
+            model.fit(Data.from_tensor_slices((["a", "b"], [0.0, 1.0])).batch(2), verbose=0)
+
+
+class Records(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.path = os.path.join(folder.name, "records")
+
+    def test_examples(self):
+        t = tf.train
+        with tf.io.TFRecordWriter(self.path) as writer:
+            for number in range(3):
+                writer.write(t.Example(features=t.Features(feature={
+                    "number": t.Feature(int64_list=t.Int64List(value=[number])), "pair": t.Feature(float_list=t.FloatList(value=[0.5, number])),
+                    "word": t.Feature(bytes_list=t.BytesList(value=[f"w{number}".encode()])),
+                    "many": t.Feature(int64_list=t.Int64List(value=range(number)))})).SerializeToString())
+        data = tf.data.TFRecordDataset(self.path)
+        known = t.Example.FromString(next(iter(data)))
+        self.assertEqual((known.features.feature["pair"].float_list.value, known.features.feature["pair"].WhichOneof("kind")), ([0.5, 0.0], "float_list"))
+        spec = {"number": tf.io.FixedLenFeature([], tf.int64), "pair": tf.io.FixedLenFeature([2], tf.float32),
+                "other": tf.io.FixedLenFeature([2], tf.float32, default_value=7.0),
+                "many": tf.io.FixedLenSequenceFeature([], tf.int64, allow_missing=True)}
+        parsed = rows(data.map(lambda record: tf.io.parse_single_example(record, spec)))
+        self.assertEqual(parsed[2], {"number": 2, "pair": [0.5, 2.0], "other": [7.0, 7.0], "many": [0, 1]})
+        words = data.map(lambda record: tf.io.parse_single_example(record, {"word": tf.io.FixedLenFeature([], tf.string)})["word"])
+        self.assertEqual([word.numpy() for word in words], [b"w0", b"w1", b"w2"])
+        together = next(iter(data.batch(3).map(lambda records: tf.io.parse_example(records, spec))))
+        self.assertEqual((together["pair"].shape, together["many"].numpy().tolist()), ((3, 2), [[0, 0], [0, 0], [0, 1]]))
+        record = next(iter(data))
+        for wrong, words in (({"none": tf.io.FixedLenFeature([], tf.int64)}, "is not there"), ({"pair": tf.io.FixedLenFeature([3], tf.float32)}, "has 2 values"),
+                             ({"number": tf.io.FixedLenFeature([], tf.float32)}, "has ints"), ({"number": tf.io.FixedLenFeature([], tf.int32)}, "are of float32")):
+            with self.assertRaisesRegex(ValueError, words):
+                tf.io.parse_single_example(record, wrong)
+        with self.assertRaisesRegex(NotImplementedError, "FixedLenSequenceFeature"):
+            tf.io.VarLenFeature(tf.int64)
+        for wrong in (lambda: t.BytesList(value=["text"]), lambda: t.Int64List(value=[1.5])):
+            with self.assertRaises(TypeError):
+                wrong()
+
+    def test_lines_of_fields(self):
+        with open(self.path, "w") as file:
+            file.write('name,size,weight\n"a, b",3,1.5\nc,,2\n')
+        lines = tf.data.TextLineDataset(self.path).skip(1)
+        decoded = lines.map(lambda line: tf.io.decode_csv(line, ["", 7, tf.float32])[1:])
+        self.assertEqual(rows(decoded), [(3, 1.5), (7, 2.0)])
+        names, sizes = tf.io.decode_csv(next(iter(lines.batch(2))), ["", [0]], select_cols=[0, 1])
+        self.assertEqual((names.numpy().tolist(), sizes.numpy().tolist()), ([b"a, b", b"c"], [3, 0]))
+        with self.assertRaisesRegex(ValueError, "field 1 is empty"):
+            tf.io.decode_csv(["c,,2"], ["", tf.int32, 0.0])
+        with self.assertRaisesRegex(ValueError, "expected 2 fields, line 0 has 3"):
+            tf.io.decode_csv(["c,,2"], ["", 1])
+
+    def test_bytes_of_numbers(self):
+        self.assertEqual(tf.io.decode_raw(np.array([1, 2], np.int32).tobytes(), tf.int32).numpy().tolist(), [1, 2])
+        self.assertEqual(tf.io.decode_raw(tf.constant([b"\x00\x01", b"\x00\x02"]), tf.uint8).numpy().tolist(), [[0, 1], [0, 2]])
+        image = tf.constant(np.arange(12, dtype=np.uint8).reshape(2, 2, 3))
+        tf.io.write_file(self.path, tf.constant(tf.io.encode_png(image)))
+        pictures = Data.list_files(self.path).map(tf.io.read_file).map(lambda text: tf.io.decode_image(text, dtype=tf.float32))
+        np.testing.assert_allclose(next(iter(pictures)).numpy(), image.numpy() / 255.0, rtol=1e-6)
+
+
+class Tables(unittest.TestCase):
+    def test_keys_and_values(self):
+        make = tf.lookup.KeyValueTensorInitializer
+        table = tf.lookup.StaticHashTable(make(["a", "b"], tf.constant([1, 2], tf.int64)), default_value=-1)
+        self.assertEqual(table.lookup(tf.constant([["b", "x"]])).numpy().tolist(), [[2, -1]])
+        self.assertEqual((int(table.size()), table[tf.constant("a")].numpy()), (2, 1))
+        words = tf.lookup.StaticHashTable(make([1, 2], ["one", "two"]), default_value="?")
+        self.assertEqual(words.lookup(tf.constant([2, 3])).numpy().tolist(), [b"two", b"?"])
+        self.assertEqual(rows(Data.from_tensor_slices(["b", "a"]).map(table.lookup)), [2, 1])
+        with self.assertRaisesRegex(tf.errors.FailedPreconditionError, "two values"):
+            tf.lookup.StaticHashTable(make(["a", "a"], [1, 2]), 0)
+        with self.assertRaisesRegex(NotImplementedError, "on the host"):
+            tf.function(words.lookup)(tf.constant(1))
+
+
+if __name__ == "__main__":
+    unittest.main()
