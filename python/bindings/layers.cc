@@ -196,6 +196,11 @@ class WrittenLayer : public Base, public Written {
 class WrittenModel final : public WrittenLayer<ModelBase> {
  public:
   using WrittenLayer::WrittenLayer;
+  std::vector<std::string> output_names(size_t count) const override {
+    const nb::gil_scoped_acquire acquire;
+    const nb::object names = self().attr("_names_of_results")(count);
+    return names.is_none() ? ModelBase::output_names(count) : nb::cast<std::vector<std::string>>(names);
+  }
   Json compile_config() const override {
     const nb::gil_scoped_acquire acquire;
     const nb::object config = self().attr("_compile_config_for_engine")();

@@ -43,8 +43,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install():
-    """From here on, in this process. A script that asks for TensorFlow's version gets that of the names."""
+    """From here on, in this process. A script that asks for TensorFlow's version, or for Keras' backend, gets that of the names."""
     import lockstep
     lockstep.__version__ = lockstep.version.VERSION
+    lockstep.keras.backend._BACKEND[:] = ["tensorflow"]
     if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Finder())

@@ -468,7 +468,8 @@ for _method in ("numpy", "__array__", "__bool__", "__float__", "__int__", "__ind
 Variable.assign = _assigned("_assign")
 Variable.assign_add = _assigned("_assign_add")
 Variable.assign_sub = _assigned("_assign_sub")
-Variable.name = property(lambda self: self._name + ":0")
+# TensorFlow's; of a variable of a layer, an optimizer or a metric, whose path is longer, Keras': the last part of it.
+Variable.name = property(lambda self: self._name.rsplit("/", 1)[1] if "/" in self._name else self._name + ":0")
 Variable.path = property(lambda self: self._name)
 Variable.ndim = property(lambda self: len(self._shape))
 Variable._size = property(lambda self: int(np.prod(self._shape, dtype=np.int64)))

@@ -8,6 +8,7 @@
 #include "keras/remat_mode.h"
 #include "lockstep/autodiff/recompute_grad.h"
 #include "lockstep/base/error.h"
+#include "lockstep/keras/layer.h"
 #include "lockstep/ops/activations.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/nn.h"
@@ -95,6 +96,7 @@ Tensor Activation::operator()(const Tensor& x) const {
 }
 
 Json Activation::serialize(std::source_location where) const {
+  if (name_.starts_with('{')) return Json::parse(name_);  // a layer
   require(name_ != "custom", ErrorCode::unsupported, where,
           "an activation that is a function without a name cannot be written to a file; make it known by "
           "activations::register_activation() and use it by that name");
@@ -106,9 +108,23 @@ Activation Activation::deserialize(const Json& json, std::source_location where)
   if (json.is_string()) return Activation(json.as_string(), where);
   // Keras writes functions of a user's own as {"class_name": "function", "config": "package>name"}.
   const Json* config = json.find("config");
+  if (config && config->is_object()) return of_layer(json, where);
   require(config && config->is_string(), ErrorCode::invalid_argument, where,
           "expected the name of an activation, received ", json);
   return Activation(config->as_string(), where);
+}
+
+// Keras takes a layer in the place of a function: LeakyReLU(negative_slope=0.3), say. Its configuration is the name.
+Activation Activation::of_layer(const Json& json, std::source_location where) {
+  Activation activation;
+  activation.name_ = json.dump();
+  activation.function_ = [layer = Layer::deserialize(json, where), where](const Tensor& x) {
+    const Tensor y = layer(x);
+    require(layer.weights().empty(), ErrorCode::unsupported, where, "layer \"", layer.name(),
+            "\" has weights: it stands behind another layer, not inside of one as its activation");
+    return y;
+  };
+  return activation;
 }
 
 bool is_built_in_activation(const std::string& name) {

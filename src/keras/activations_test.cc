@@ -2,6 +2,8 @@
 
 #include "keras/built_in_activations.h"
 #include "keras/rule_test.h"
+#include "lockstep/keras/layer.h"
+#include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 
 namespace lockstep::keras {
@@ -82,6 +84,21 @@ TEST(Activations, OfOnesOwn) {
   activations::register_activation("my>cube", [](const Tensor& x) { return x * x * x; });
   const Json json = Json::parse(R"({"module": "builtins", "class_name": "function", "config": "my>cube"})");
   EXPECT_TRUE(near(Activation::deserialize(json)(Tensor::scalar(3.0f)), {27}));
+}
+
+TEST(Activations, LayersWithoutWeights) {
+  const Json json = Json::parse(R"({"module": "keras.layers", "class_name": "LeakyReLU", "registered_name": null,
+                                    "config": {"name": "leaky", "trainable": true, "negative_slope": 0.25}})");
+  const Activation leaky = Activation::deserialize(json);
+  EXPECT_TRUE(near(leaky(Tensor::from<float>({-4, 2}, {2})), {-1, 2}));
+  EXPECT_EQ(leaky.serialize(), json);
+  const Layer dense = Layer::deserialize(Json::object(
+      {{"class_name", "Dense"},
+       {"config", Json::object({{"units", 1}, {"activation", json}, {"kernel_initializer", "ones"}})}}));
+  EXPECT_TRUE(near(dense(Tensor::from<float>({-3, -5}, {1, 2})), {-2}));
+  EXPECT_EQ(dense.serialize().at("config").at("activation"), json);
+  const Json learns = Json::parse(R"({"class_name": "PReLU", "config": {}})");
+  EXPECT_EQ(error_of([&] { Activation::deserialize(learns)(ones({1, 2})); }).code(), ErrorCode::unsupported);
 }
 
 TEST(Activations, TheLibrarysAreTold) {

@@ -140,7 +140,109 @@ class Models(unittest.TestCase):
         self.assertEqual(history.history["steps"], [1.0] * 10)
 
 
+    def test_metrics_in_a_step_of_ones_own(self):
+        class WithStep(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = keras.layers.Dense(1)
+                self.seen = keras.metrics.Sum(name="seen")
+
+            def call(self, x):
+                return self.dense(x)
+
+            def train_step(self, data):
+                x, y = data
+                with tf.GradientTape() as tape:
+                    y_pred = self(x, training=True)
+                    loss = self.compute_loss(y=y, y_pred=y_pred)
+                self.optimizer.apply_gradients(zip(tape.gradient(loss, self.trainable_variables), self.trainable_variables))
+                for metric in self.metrics:
+                    if metric.name == "loss":
+                        metric.update_state(loss)
+                    elif metric.name == "seen":
+                        metric.update_state(tf.ones([len(x)]))
+                    else:
+                        metric.update_state(y, y_pred)
+                return {metric.name: metric.result() for metric in self.metrics}
+        x, y = numbers(64)
+        model = WithStep()
+        model.compile("sgd", "mse", metrics=["mae"])
+        history = model.fit(x, y[:, None].astype(np.float32), epochs=3, batch_size=16, verbose=0).history
+        self.assertEqual(set(history), {"loss", "mae", "seen"})
+        self.assertEqual(history["seen"], [64.0] * 3)
+        self.assertLess(history["loss"][-1], history["loss"][0])
+
+    def test_gradients_of_what_layers_of_a_sequential_give(self):
+        model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(4, name="inner"), keras.layers.Dense(2)])
+        both = keras.Model(model.inputs, [model.get_layer("inner").output, model.output])
+        with tf.GradientTape() as tape:
+            inner, scores = both(np.ones((5, 3), np.float32))
+            score = scores[:, 1]
+        np.testing.assert_allclose(tape.gradient(score, inner).numpy(), np.tile(model.layers[1].kernel.numpy()[:, 1], (5, 1)), rtol=1e-6)
+        self.assertIs(model.output, model.outputs[0])
+        model.add(keras.layers.Dense(7))
+        self.assertEqual(model.output_shape, (None, 7))
+
+    def test_data_and_results_by_name_of_a_call_of_ones_own(self):
+        class Named(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.one, self.two = keras.layers.Dense(3), keras.layers.Dense(1)
+
+            def call(self, inputs):
+                return {"u": self.one(inputs["p"]), "v": self.two(inputs["q"])}
+        x, y = numbers(32)
+        y = y[:, None].astype(np.float32)
+        data, labels = {"q": x[:, :2], "p": x}, {"v": y, "u": np.repeat(y, 3, 1)}
+        model = Named()
+        model.compile("sgd", {"u": "mse", "v": "mae"}, loss_weights={"v": 2.0, "u": 1.0}, metrics={"v": ["mse"]})
+        history = model.fit(data, labels, verbose=0, validation_data=(data, labels)).history
+        self.assertEqual({name for name in history if not name.startswith("val_")}, {"loss", "u_loss", "v_loss", "v_mse"})
+        self.assertAlmostEqual(history["loss"][0], history["u_loss"][0] + 2 * history["v_loss"][0], places=4)
+        predicted = model.predict(data, verbose=0)
+        self.assertEqual({name: value.shape for name, value in predicted.items()}, {"u": (32, 3), "v": (32, 1)})
+        np.testing.assert_allclose(predicted["v"], model.two(x[:, :2]).numpy(), rtol=1e-5)
+        batches = tf.data.Dataset.from_tensor_slices((data, labels)).batch(8)
+        self.assertAlmostEqual(model.evaluate(batches, verbose=0, return_dict=True)["loss"], model.evaluate(data, labels, verbose=0)[0], places=4)
+        model.fit(batches, verbose=0)
+        model.train_on_batch({name: value[:4] for name, value in data.items()}, {name: value[:4] for name, value in labels.items()})
+
+        class OneResult(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = keras.layers.Dense(1)
+
+            def call(self, x):
+                return {"out": self.dense(x)}
+        model = OneResult()
+        model.compile("sgd", {"out": "mse"})
+        self.assertEqual(list(model.fit(x, {"out": y}, verbose=0).history), ["loss"])
+        self.assertEqual(list(model.predict(x, verbose=0)), ["out"])
+
+    def test_names_of_weights_are_keras_own(self):
+        model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2, name="inner")], name="outer")
+        self.assertEqual([(weight.name, weight.path) for weight in model.weights], [("kernel", "outer/inner/kernel"), ("bias", "outer/inner/bias")])
+        self.assertEqual(keras.metrics.Precision().variables[0].name, "true_positives")
+        self.assertEqual(tf.Variable(1.0, name="v").name, "v:0")
+
+
 class Layers(unittest.TestCase):
+    def test_layers_are_activations(self):
+        model = keras.Sequential([keras.layers.Input((4,)), keras.layers.Dense(3, activation=keras.layers.LeakyReLU(negative_slope=0.25))])
+        x = np.random.default_rng(1).normal(size=(6, 4)).astype(np.float32)
+        plain = x @ model.layers[0].kernel.numpy()
+        np.testing.assert_allclose(model.predict(x, verbose=0), np.where(plain > 0, plain, 0.25 * plain), rtol=1e-4, atol=1e-6)
+        self.assertIsInstance(model.layers[0].activation, keras.layers.LeakyReLU)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.keras")
+            model.save(path)
+            np.testing.assert_allclose(keras.models.load_model(path).predict(x, verbose=0), model.predict(x, verbose=0), rtol=1e-6)
+
+        class Twice(keras.layers.Layer):
+            def call(self, x):
+                return 2.0 * x
+        np.testing.assert_allclose(keras.layers.Dense(2, activation=Twice(), kernel_initializer="ones")(np.ones((1, 3), np.float32)).numpy(), [[6.0, 6.0]])
+
     def test_signatures_are_keras_own(self):
         parameters = list(inspect.signature(keras.layers.Dense).parameters)
         self.assertEqual(parameters[:3], ["units", "activation", "use_bias"])

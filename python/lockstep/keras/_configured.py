@@ -36,6 +36,9 @@ def serialized(value, parameter=""):
         return {str(key): serialized(part, parameter) for key, part in value.items()}
     if isinstance(value, SeedGenerator):
         return value.seed
+    if "activation" in parameter and hasattr(value, "_form_as_activation"):
+        form = value._form_as_activation()
+        return _activation(value) if form is None else form
     if hasattr(value, "_by_reference"):  # a layer in a layer: that very one, not another like it
         return value._by_reference()
     if hasattr(value, "_serialized"):

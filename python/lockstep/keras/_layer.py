@@ -28,7 +28,7 @@ _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_cau
 
 # Attributes of objects of the front, which files do not know.
 _FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
-          "_made_with", "_objects")
+          "_made_with", "_objects", "_called_layers", "_last_output", "_structure_of_inputs", "_structure_of_results")
 
 
 def same_objects(variables):
@@ -251,7 +251,7 @@ class Layer:
     def _build_arguments(self, shapes, form):
         """What build() is called with: the shape of the first argument of call(), or those of the arguments that it names, as x_shape."""
         if form is None:
-            return (shapes[0] if len(shapes) == 1 else shapes,), {}
+            return (self._as_given(shapes),), {}
         parameters = list(inspect.signature(type(self).build).parameters.values())[1:]
         if sum(one.default is one.empty and one.kind is one.POSITIONAL_OR_KEYWORD for one in parameters) > 1:
             args, kwargs = form.filled(shapes)
@@ -264,6 +264,18 @@ class Layer:
             return (), {one.name: named[one.name] for one in parameters if one.name in named}
         first = form.args[0] if form.args else None
         return (nest.pack_sequence_as(first, shapes[:len(nest.flatten(first))]) if nest.is_nested(first) else shapes[0],), {}
+
+    def _note_results(self, result):
+        """Of a dictionary of results: predict() gives one, too."""
+        if isinstance(result, dict):
+            self.__dict__["_structure_of_results"] = nest.map_structure(lambda leaf: None, result)
+
+    def _as_given(self, inputs):
+        """The first argument of call(): one input, or all of them, in a dictionary where the data comes in one."""
+        structure = self.__dict__.get("_structure_of_inputs", "_structure_of_results")
+        if structure is not None and len(structure) == len(inputs):
+            return nest.pack_sequence_as(structure, inputs)
+        return inputs[0] if len(inputs) == 1 else inputs
 
     def _built_without_call(self, shapes):
         """Somebody wants the weights, and build() makes none."""
@@ -293,7 +305,7 @@ class Layer:
     def _call_for_engine(self, inputs, training, masks, form):
         form = form or getattr(self._local, "form", None)
         self._local.form = None
-        args, kwargs = ((inputs[0] if len(inputs) == 1 else inputs,), {}) if form is None else form.filled(inputs)
+        args, kwargs = ((self._as_given(inputs),), {}) if form is None else form.filled(inputs)
         named = _call_parameters(type(self))
         if "training" in named and "training" not in kwargs and len(args) <= named.index("training"):
             kwargs["training"] = training
@@ -301,6 +313,7 @@ class Layer:
             kwargs["mask"] = masks[0] if len(masks) == 1 else masks
         result = self.call(*args, **kwargs)
         self._local.result = result
+        self._note_results(result)
         return [convert_to_tensor(leaf) for leaf in nest.flatten(result) if leaf is not None]
 
     def _mask_for_engine(self, inputs, masks, results):
@@ -707,7 +720,7 @@ class Layer:
                 if kind in ("initializer", "regularizer", "constraint"):
                     from . import constraints, initializers, regularizers
                     return {"initializer": initializers, "regularizer": regularizers, "constraint": constraints}[kind].get(value)
-                if name.endswith("activation") and isinstance(value, str):
+                if name.endswith("activation") and isinstance(value, (str, dict)):
                     from . import activations
                     return activations.get(value)
                 return tuple(value) if isinstance(value, list) else value
@@ -721,6 +734,10 @@ class Layer:
 
     def _serialized_for_file(self):
         return self._handle.serialize()
+
+    def _form_as_activation(self):
+        """What a layer has in its configuration whose activation this one is; None: it is written in Python, a function like others."""
+        return None if self._is_written else {"module": "keras.layers", "registered_name": None, **self._handle.serialize()}
 
     def _by_reference(self):
         return {"class_name": "PythonReference", "config": {"key": self._handle.key}}

@@ -9,9 +9,12 @@ from ._lambdas import enable_unsafe_deserialization  # noqa: F401
 _settings = {"epsilon": 1e-7, "image_data_format": "channels_last", "interactive": True, "filtering": False, "flash_attention": None}
 
 
+_BACKEND = ["lockstep"]
+
+
 def backend():
-    """What computes."""
-    return "lockstep"
+    """What computes: "lockstep"; "tensorflow" in scripts that python -m lockstep runs, which may ask what their functions are of."""
+    return _BACKEND[0]
 
 
 def floatx():

@@ -85,14 +85,25 @@ def _batch(batch):
     return tuple(batch) if isinstance(batch, list) else batch
 
 
-def _triple(x, y=None, sample_weight=None):
-    """Data as the engine's fit takes it."""
+def _triple(model, x, y=None, sample_weight=None):
+    """Data as the engine's fit takes it: all by name where a part of it is."""
     dataset = _dataset(x)
     if dataset is not None:
         if y is not None:
             raise ValueError("y comes with the dataset, as the second part of its elements")
-        return dataset, [], []
-    return _arrays(x), _arrays(y), _arrays(sample_weight)
+        return (model._in_order_of_call(dataset) if model._is_written else dataset), [], []
+    if model._is_written:
+        x, y, sample_weight = (model._taken(x), *(_by_order(part) for part in (y, sample_weight)))
+    parts = [_arrays(x), _arrays(y), _arrays(sample_weight)]
+    if any(isinstance(part, dict) for part in parts):
+        names = (model.input_names, model.output_names, model.output_names)
+        parts = [part if isinstance(part, dict) else dict(zip(known, part)) for part, known in zip(parts, names)]
+    return tuple(parts)
+
+
+def _by_order(value):
+    """What a dictionary holds, in the order in which results in a dictionary are taken: that of their sorted names."""
+    return nest.flatten(value) if isinstance(value, dict) else value
 
 
 def unpack_x_y_sample_weight(data):
@@ -119,6 +130,16 @@ def _engine_metrics(metrics):
 
 def _metric(metric):
     return metrics_module.get(metric)._handle
+
+
+def _of_named_results(loss, loss_weights, metrics, weighted_metrics):
+    """Settings by the names of a call()'s results, in the order in which these are taken."""
+    named = [value for value in (loss, loss_weights, metrics, weighted_metrics) if isinstance(value, dict)]
+    names = sorted({name for value in named for name in value})
+
+    def listed(value, missing):
+        return [value.get(name, missing) for name in names] if isinstance(value, dict) else value
+    return listed(loss, None), listed(loss_weights, 1.0), listed(metrics, []), listed(weighted_metrics, [])
 
 
 def _engine_loss(loss):
@@ -224,6 +245,8 @@ class Model(Layer):
         if kwargs:
             raise TypeError(f"compile: unknown arguments {', '.join(kwargs)}")
         optimizer = optimizers_module.get(optimizer)
+        if self._is_written:
+            loss, loss_weights, metrics, weighted_metrics = _of_named_results(loss, loss_weights, metrics, weighted_metrics)
         steps = int(steps_per_execution) if steps_per_execution not in (None, "auto") else 1
         self.__dict__["_compiled"] = {"optimizer": optimizer, "loss": loss, "metrics": metrics, "loss_weights": loss_weights,
                                       "run_eagerly": bool(run_eagerly)}
@@ -251,6 +274,8 @@ class Model(Layer):
 
     @property
     def metrics(self):
+        if self._has_own_step("train_step") and self._compiled is not None:  # the engine's fit, which has others, is not called
+            return [self._step_loss(), *self._step_metrics(), *super().metrics]
         return [metrics_module.wrapped(handle) for handle in self._handle.metrics()]
 
     @property
@@ -280,11 +305,11 @@ class Model(Layer):
         if self._has_own_step("train_step"):
             return _PythonFit(self, x, y, sample_weight, batch_size, epochs, verbose, callbacks, validation_data, initial_epoch,
                               steps_per_epoch, validation_steps, shuffle, validation_split).run()
-        given = _triple(x, y, sample_weight)
+        given = _triple(self, x, y, sample_weight)
         validation = None
         if validation_data is not None:
-            validation = _triple(*unpack_x_y_sample_weight(validation_data)) if isinstance(validation_data, (tuple, list)) \
-                else _triple(validation_data)
+            validation = _triple(self, *unpack_x_y_sample_weight(validation_data)) if isinstance(validation_data, (tuple, list)) \
+                else _triple(self, validation_data)
         epoch, values = self._handle.fit(given, {
             "batch_size": batch_size, "epochs": int(epochs), "verbose": verbose, "callbacks": told,
             "validation_split": float(validation_split or 0), "validation_data": validation, "shuffle": bool(shuffle),
@@ -304,20 +329,20 @@ class Model(Layer):
             logs = _PythonFit(self, x, y, sample_weight, batch_size, 1, verbose, callbacks, None, 0, None, steps, False,
                               0.0).evaluate()
         else:
-            logs = self._handle.evaluate(_triple(x, y, sample_weight), batch_size or 32, verbose, -1 if steps is None else steps,
+            logs = self._handle.evaluate(_triple(self, x, y, sample_weight), batch_size or 32, verbose, -1 if steps is None else steps,
                                          _told(self, callbacks))
         return logs if return_dict else _values(logs)
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None, **kwargs):
         """The results for all examples, as arrays of NumPy's."""
         verbose = 1 if verbose == "auto" else int(verbose)
-        results = self._handle.predict(_triple(x), batch_size or 32, verbose, -1 if steps is None else steps,
+        results = self._handle.predict(_triple(self, x), batch_size or 32, verbose, -1 if steps is None else steps,
                                        _told(self, callbacks))
         return self._packed([result.numpy() for result in results])
 
     def _packed(self, results):
-        structure = self.__dict__.get("_output_structure")
-        if structure is not None:
+        structure = self.__dict__.get("_output_structure", self.__dict__.get("_structure_of_results"))
+        if structure is not None and len(nest.flatten(structure)) == len(results):
             return nest.pack_sequence_as(structure, results)
         return results[0] if len(results) == 1 else results
 
@@ -335,8 +360,39 @@ class Model(Layer):
         """The results of one batch."""
         return self._packed([result.numpy() for result in self._handle.predict_on_batch(self._in_order(x, None, None)[0])])
 
+    def _names_of_results(self, count):
+        """What the results are called, where call() gives a dictionary; None: it does not."""
+        names = sorted(self.__dict__.get("_structure_of_results") or ())
+        return names if len(names) == count else None
+
+    # --- data by name for a call() of one's own: the engine takes lists ---
+
+    def _taken(self, x):
+        """The inputs in a list; call() is given them as they were."""
+        if isinstance(x, dict):
+            self.__dict__["_structure_of_inputs"] = {name: None for name in x}
+        return _by_order(x)
+
+    def _in_order_of_call(self, dataset):
+        """A dataset whose elements have no dictionaries."""
+        spec = data.Dataset(dataset).element_spec
+        parts = spec if isinstance(spec, tuple) else (spec,)
+        if not any(isinstance(part, dict) for part in parts):
+            return dataset
+        self._taken(parts[0])
+
+        def listed(*element):
+            whole = element if isinstance(spec, tuple) else element[0]
+            named = whole if isinstance(whole, tuple) else (whole,)
+            made = tuple(tuple(_by_order(part)) if isinstance(part, dict) and len(part) > 1 else _by_order(part)[0] if isinstance(part, dict) else part
+                         for part in named)
+            return made if isinstance(spec, tuple) else made[0]
+        return data.Dataset(dataset).map(listed)._handle
+
     def _in_order(self, x, y, sample_weight):
         """The arrays of a batch, those by name in the order of inputs and outputs."""
+        if self._is_written:
+            x, y, sample_weight = self._taken(x), _by_order(y), _by_order(sample_weight)
         x, y, sample_weight = _arrays(x), _arrays(y), _arrays(sample_weight)
         inputs, outputs = self.input_names, self.output_names
         return tuple([value[name] for name in names if name in value] if isinstance(value, dict) else value
@@ -529,7 +585,7 @@ class Model(Layer):
         """The layers inside make their weights when they are called: once, with zeros; numbers of classes or words are integers."""
         def call(dtype):
             zeros = [_lockstep.ops.full([1 if size in (None, -1) else size for size in shape], 0.0, dtype) for shape in shapes]
-            self.call(zeros[0] if len(zeros) == 1 else zeros)
+            self._note_results(self.call(self._as_given(zeros)))
         try:
             call(self._handle.compute_dtype)
         except (TypeError, ValueError):
@@ -630,10 +686,22 @@ class Sequential(Model):
         self._objects.append(layer)
 
     def _call_layers(self):
-        """Calls the layers one by one, so that each has an input and an output that models can be made of."""
-        value = self.input
-        for layer in self.layers:
-            value = layer(value)
+        """Calls the layers one by one, so that each has an input and an output that models can be made of; the last one's are this model's."""
+        layers = self.layers
+        if self.__dict__.get("_called_layers") != layers:
+            value = self.input
+            for layer in layers:
+                value = layer(value)
+            self.__dict__.update(_called_layers=layers, _last_output=value)
+        return self._last_output
+
+    @property
+    def output(self):
+        return self._call_layers() if self._handle.inputs() and self.layers else super().output
+
+    @property
+    def outputs(self):
+        return nest.flatten(self._call_layers()) if self._handle.inputs() and self.layers else super().outputs
 
     def pop(self, rebuild=True):
         """Takes the last one away."""
