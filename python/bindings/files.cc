@@ -93,8 +93,10 @@ void bind_io(nb::module_& m) {
          [](Any image, int quality) { return to_bytes(io::encode_jpeg(tensor(image), quality, here())); });
   io.def("text", [](Any value) { return to_bytes(bytes_of(value)); });
   io.def("bytes", [](Any value) { return data::bytes(bytes_of(value)); });
-  io.def("serialize_example", [](const nb::dict& features) { return to_bytes(example_of(features).serialize()); });
-  io.def("parse_example", [](Any record) { return features_of(data::Example::parse(bytes_of(record), here())); });
+  io.def("serialize_example",
+         [](const nb::dict& features) { return to_bytes(example_of(features).serialize()); });
+  io.def("parse_example",
+         [](Any record) { return features_of(data::Example::parse(bytes_of(record), here())); });
   nb::class_<data::TFRecordWriter>(io, "TFRecordWriter")
       .def("__init__", [](data::TFRecordWriter* self,
                           const std::string& path) { new (self) data::TFRecordWriter(path, {}, here()); })

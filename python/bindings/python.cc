@@ -188,9 +188,12 @@ Tensor true_divide(const OperandArg& a, const OperandArg& b) {
   const Tensor& known = a.is_number() ? b.tensor() : a.tensor();
   const bool alike = a.is_number() || b.is_number() || !known.defined() || !b.tensor().defined() ||
                      b.tensor().dtype() == known.dtype();
-  if (!alike || !known.defined() || is_floating(known.dtype()) || known.dtype() == DType::boolean) return divide(a, b);
+  if (!alike || !known.defined() || is_floating(known.dtype()) || known.dtype() == DType::boolean)
+    return divide(a, b);
   const DType wide = known.dtype() == DType::uint8 ? DType::float32 : DType::float64;
-  const auto as_floats = [&](const OperandArg& x) { return x.is_number() ? x : OperandArg{cast(x, wide), x.where()}; };
+  const auto as_floats = [&](const OperandArg& x) {
+    return x.is_number() ? x : OperandArg{cast(x, wide), x.where()};
+  };
   return divide(as_floats(a), as_floats(b));
 }
 
@@ -250,7 +253,8 @@ void bind_errors(nb::module_& m) {
     } catch (const Error& error) {
       raise(error);
     } catch (const std::bad_cast&) {  // of nb::cast()
-      PyErr_SetString(PyExc_TypeError, "an argument, or something in it, is not of the kind that is taken here");
+      PyErr_SetString(PyExc_TypeError,
+                      "an argument, or something in it, is not of the kind that is taken here");
     }
   });
   m.def("introduce", [](nb::handle as_tensor, nb::handle dtypes, nb::handle as_dtype, nb::handle error,

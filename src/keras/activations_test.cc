@@ -87,7 +87,8 @@ TEST(Activations, OfOnesOwn) {
 }
 
 TEST(Activations, LayersWithoutWeights) {
-  const Json json = Json::parse(R"({"module": "keras.layers", "class_name": "LeakyReLU", "registered_name": null,
+  const Json json =
+      Json::parse(R"({"module": "keras.layers", "class_name": "LeakyReLU", "registered_name": null,
                                     "config": {"name": "leaky", "trainable": true, "negative_slope": 0.25}})");
   const Activation leaky = Activation::deserialize(json);
   EXPECT_TRUE(near(leaky(Tensor::from<float>({-4, 2}, {2})), {-1, 2}));
