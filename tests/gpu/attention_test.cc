@@ -1,4 +1,6 @@
 // Attention of 16-bit floats, which cuDNN makes where heads have a multiple of eight dimensions, against float32.
+#include <cmath>
+
 #include "gpu/gpu.h"
 #include "gpu/numbers.h"
 #include "lockstep/autodiff/gradient_tape.h"
@@ -48,6 +50,59 @@ TEST_F(GpuAttention, OfSixteenBitsIsThatOfFloat32) {
         EXPECT_EQ(relative_error(got[i], again[i]), 0) << "another call gave other bits, result " << i;
       }
     }
+}
+
+// A thread a row where they are short, tiles of scores otherwise; and a view that begins anywhere, which has tiles too.
+TEST_F(GpuAttention, OfFloat32IsThatOfFloat64) {
+  const DeviceScope scope(gpu());
+  struct Case {
+    int64_t queries, keys, heads, dim, value_dim;
+    bool causal;
+    int64_t first = 0;  // where operands begin in the memory that they are a part of
+  };
+  for (const Case& c :
+       {Case{64, 64, 4, 16, 16, true}, Case{64, 64, 4, 16, 16, false}, Case{1, 5, 3, 4, 4, false},
+        Case{33, 65, 3, 12, 8, true}, Case{128, 128, 5, 32, 32, true}, Case{100, 7, 2, 20, 32, false},
+        Case{64, 64, 4, 16, 16, true, 1}, Case{129, 40, 2, 16, 16, true}}) {
+    SCOPED_TRACE(::testing::Message()
+                 << c.queries << " queries, " << c.keys << " keys, " << c.heads << " heads of " << c.dim
+                 << (c.causal ? ", causal" : "") << ", from element " << c.first);
+    const auto all = [&](DType dtype) {
+      const auto made = [&](int64_t rows, int64_t columns, uint64_t seed) {
+        const Shape shape = {37, rows, c.heads, columns};
+        return reshape(slice(cast(numbers({c.first + shape.size()}, seed), dtype), {c.first}, {shape.size()}),
+                       shape);
+      };
+      return attend({made(c.queries, c.dim, 1), made(c.keys, c.dim, 2), made(c.keys, c.value_dim, 3)},
+                    made(c.queries, c.value_dim, 4), c.causal);
+    };
+    const TensorList got = all(DType::float32), again = all(DType::float32), want = all(DType::float64);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LT(relative_error(got[i], want[i]), 2e-6) << "result " << i;
+      EXPECT_EQ(relative_error(got[i], again[i]), 0) << "another call gave other bits, result " << i;
+    }
+  }
+}
+
+// A network that has diverged says so, instead of going on with zeros.
+TEST_F(GpuAttention, NaNReachesTheResultAndTheGradients) {
+  const DeviceScope scope(gpu());
+  for (const DType dtype : {DType::float32, DType::float64})
+    for (const int64_t dim : {16, 64})  // a thread a row, and tiles
+      for (const bool causal : {false, true}) {
+        SCOPED_TRACE(::testing::Message()
+                     << name(dtype) << ", " << dim << (causal ? " dimensions, causal" : " dimensions"));
+        const int64_t tokens = 100, diverged = 70;
+        const Tensor is_diverged = reshape(equal(range(tokens, DType::int64), diverged), {1, tokens, 1, 1});
+        const Tensor k = cast(numbers({1, tokens, 1, dim}, 1), dtype);
+        const Tensor q = where(is_diverged, Tensor::full(dtype, {}, std::nan("")), k);
+        const TensorList all = attend({q, k, k}, k, causal);
+        for (const Tensor& by_query : {all[0], all[3]}) {
+          const auto is_nan = cast(not_equal(by_query, by_query), DType::int64).to_vector<int64_t>();
+          for (size_t i = 0; i < is_nan.size(); ++i)
+            ASSERT_EQ(is_nan[i], static_cast<int64_t>(i) / dim == diverged) << i;
+        }
+      }
 }
 
 // 8,192 x 8,192 scores of 24 heads have gradients of 3.2 GB: they are made one part after the other.

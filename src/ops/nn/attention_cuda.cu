@@ -244,7 +244,7 @@ __global__ void __launch_bounds__(256, held ? 2 : 1) attend(AttentionProblem p, 
     for (int mask = kTeam / 2; mask > 0; mask /= 2) most = max(most, shuffle_xor(most, mask));
     for (int c = 0; c < kEach; ++c) {
       const int j = part * kEach + c;
-      const C probability = most == C(-INFINITY) ? C(0) : exponential(s(row, j) - most);
+      const C probability = exponential(s(row, j) - (most == C(-INFINITY) ? C(0) : most));  // NaN stays
       sum_of_row += probability;
       s(row, j) = !p.drops() ? probability : kept[row * tile + j] ? probability * p.keep_scale_as<C>() : C(0);
     }
@@ -480,6 +480,7 @@ class AttentionBase : public Kernel {
       problem_.keep_scale = static_cast<float>(problem_.wide_keep_scale);
     }
     matrix_units_ = attention_fits_matrix_units(problem_, dtype_);
+    by_rows_ = is_plain() && attention_fits_rows(problem_, dtype_);
   }
 
  protected:
@@ -552,7 +553,7 @@ class AttentionBase : public Kernel {
   DType dtype_;
   size_t wide_;
   AttentionProblem problem_ = {};
-  bool matrix_units_ = false;
+  bool matrix_units_ = false, by_rows_ = false;
   int mask_input_, bias_input_, state_input_;
 };
 
@@ -570,6 +571,11 @@ class AttentionKernel final : public AttentionBase {
     if (cudnn_ && are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0]}))
       return cudnn_->launch(args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
                             static_cast<float*>(args.outputs[1]), args.workspace, stream_of(args));
+    if (by_rows_ && are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0]}))
+      return attend_by_rows(problem_, static_cast<const float*>(args.inputs[0]),
+                            static_cast<const float*>(args.inputs[1]),
+                            static_cast<const float*>(args.inputs[2]), static_cast<float*>(args.outputs[0]),
+                            static_cast<float*>(args.outputs[1]), stream_of(args));
     if (matrix_units_)
       return attend_on_matrix_units(problem(args), dtype_, args.inputs[0], args.inputs[1], args.inputs[2],
                                     args.outputs[0], static_cast<float*>(args.outputs[1]), stream_of(args));
@@ -616,8 +622,15 @@ class AttentionGradKernel final : public AttentionBase {
       clear(args.outputs[1], s.dim);
       return clear(args.outputs[2], s.value_dim);
     }
-    if (cudnn_ && are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3], args.inputs[5],
-                               args.outputs[0], args.outputs[1], args.outputs[2]}))
+    const bool aligned = are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3],
+                                      args.inputs[5], args.outputs[0], args.outputs[1], args.outputs[2]});
+    if (by_rows_ && aligned) {
+      const auto in = [&](int i) { return static_cast<const float*>(args.inputs[i]); };
+      const auto out = [&](int i) { return static_cast<float*>(args.outputs[i]); };
+      return attention_gradients_by_rows(problem_, in(0), in(1), in(2), in(3), in(5), in(4), out(0), out(1),
+                                         out(2), stream_of(args));
+    }
+    if (cudnn_ && aligned)
       return cudnn_->launch(args.inputs[0], args.inputs[1], args.inputs[2], args.inputs[3],
                             static_cast<const float*>(args.inputs[4]), args.inputs[5], args.outputs[0],
                             args.outputs[1], args.outputs[2], args.workspace, stream_of(args));
