@@ -7,7 +7,7 @@ import itertools
 
 import numpy as np
 
-from . import _lockstep, nest
+from . import _lockstep, _tracing, nest
 from ._lockstep import Tensor, Variable
 from .dtypes import int32, string
 from .tensor import TensorShape, TensorSpec, convert_to_tensor, is_tensor
@@ -221,6 +221,7 @@ class TextDataset:
         return next(self._look(), None)
 
     def __iter__(self):
+        _tracing.refuse("a loop over a dataset")
         return iter(self._elements())
 
     def __len__(self):

@@ -7,7 +7,7 @@ import os
 
 import numpy as np
 
-from . import _lockstep, _texts, dtypes, errors, nest
+from . import _lockstep, _texts, _tracing, dtypes, errors, nest
 from ._lockstep import Tensor, Variable
 from .tensor import TensorShape, TensorSpec, convert_to_tensor
 
@@ -482,7 +482,15 @@ def _next_of(iterator):
         raise errors.OutOfRangeError("the dataset has no more elements") from None
 
 
-_lockstep.Iterator.get_next = _next_of
+_next_of_engine = _lockstep.Iterator.__next__
+
+
+def _next(self):
+    _tracing.refuse("next() of an iterator")
+    return _next_of_engine(self)
+
+
+_lockstep.Iterator.__next__, _lockstep.Iterator.get_next = _next, _next_of
 
 
 def _part(dataset, position):

@@ -2,7 +2,7 @@
 
 import enum
 
-from . import _lockstep, data, nest
+from . import _lockstep, _tracing, data, nest
 from ._lockstep import Distributed as _Distributed
 from .tensor import convert_to_tensor, is_tensor
 
@@ -117,6 +117,7 @@ class _Batches:
         return self
 
     def __next__(self):
+        _tracing.refuse("next() of an iterator")
         return self._strategy._as_given(next(self._iterator))
 
     def get_next(self):
@@ -173,6 +174,7 @@ class Strategy:
 
     def run(self, fn, args=(), kwargs=None, options=None):
         """fn on every replica with its parts of what is distributed. It is traced, and runs compiled."""
+        _tracing.refuse("strategy.run()")
         kwargs = kwargs or {}
         leaves = nest.flatten((args, kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, _Distributed) or is_tensor(leaf)]
@@ -184,7 +186,8 @@ class Strategy:
             for place, value in zip(places, tensors):
                 values[place] = value
             own_args, own_kwargs = nest.pack_sequence_as((args, kwargs), values)
-            returned = fn(*own_args, **own_kwargs)
+            with _tracing.Tracing():
+                returned = fn(*own_args, **own_kwargs)
             result[:] = [returned]
             return [convert_to_tensor(leaf) for leaf in nest.flatten(returned) if leaf is not None]
         parts = iter(self._handle.run(body, [leaves[place] for place in places]))

@@ -5,7 +5,7 @@ import inspect
 import warnings
 import weakref
 
-from . import _lockstep, nest
+from . import _lockstep, _tracing, nest
 from ._lockstep import Tensor, Variable
 from .tensor import TensorSpec, convert_to_tensor, is_tensor
 
@@ -168,7 +168,8 @@ class _Traced:
         for position, value in zip(self._positions, inputs):
             leaves[position] = value
         args, kwargs = nest.pack_sequence_as(self._structure, leaves)
-        result = self._function(*args, **kwargs)
+        with _tracing.Tracing():
+            result = self._function(*args, **kwargs)
         flat = nest.flatten(result)
         self._result = nest.pack_sequence_as(result, [_Place if leaf is not None else None for leaf in flat]) \
             if nest.is_nested(result) else (_Place if result is not None else None)
@@ -213,11 +214,18 @@ def _skeleton(value):
     return _key(value)
 
 
+# What is read or cut for replicas outside of compiled programs: a function of these is called as it is written.
+_UNTRACED = (_lockstep.Iterator, _lockstep.Distributed)
+
+
 class Function:
     """A function of Python that is traced once for each signature of its arguments and compiled.
 
     What it does besides computing with tensors (printing, appending to lists) happens while it is traced. A branch or a loop
     over the value of a tensor is refused: tf.cond and tf.while_loop are part of the compiled program.
+
+    A function that reads data (next() of an iterator, a loop over a dataset) or calls strategy.run(), which compiles what it runs, is
+    called as it is written.
     """
 
     def __init__(self, python_function, name=None, input_signature=None, reduce_retracing=False):
@@ -226,6 +234,7 @@ class Function:
         self._name = name or getattr(python_function, "__name__", "function")
         self.input_signature = input_signature
         self._traces = {}
+        self._is_python = False  # it does what no trace can hold
         self._of_tensors = {}  # those of calls with so many tensors and nothing else
 
     def __get__(self, instance, owner=None):
@@ -239,11 +248,12 @@ class Function:
             instance.__dict__[name] = bound
         return bound
 
-    def _find(self, args, kwargs):
+    def _find(self, args, kwargs, leaves=None):
         if self.input_signature is not None:
             args = tuple(_as_specified(value, spec) for value, spec in zip(args, self.input_signature)) + \
                 args[len(self.input_signature):]
-        leaves = nest.flatten((args, kwargs))
+            leaves = None
+        leaves = nest.flatten((args, kwargs)) if leaves is None else leaves
         key = _skeleton((args, kwargs))
         found = self._traces.get(key)
         if found is None:
@@ -255,10 +265,19 @@ class Function:
         found = self._of_tensors.get(len(args)) if plain else None
         if found is not None:
             return found(args)
-        found, leaves = self._find(args, kwargs)
+        leaves = nest.flatten((args, kwargs))
+        if self._is_python or any(isinstance(leaf, _UNTRACED) for leaf in leaves):
+            return self.python_function(*args, **kwargs)
+        found, leaves = self._find(args, kwargs, leaves)
+        try:
+            made = found(leaves)
+        except _tracing.Untraceable:
+            self._is_python = True
+            self._traces.clear()
+            return self.python_function(*args, **kwargs)
         if plain:
             self._of_tensors[len(args)] = found
-        return found(leaves)
+        return made
 
     def experimental_get_tracing_count(self):
         """How often it was traced."""

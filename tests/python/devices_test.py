@@ -71,6 +71,35 @@ class StrategiesOwnProcess(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "strategy.reduce"):
             float(parts)
 
+    def test_functions_around_a_run_read_data_whenever_they_are_called(self):
+        for strategy in (tf.distribute.MirroredStrategy(report=False), tf.distribute.OneDeviceStrategy("/CPU:0")):
+            with strategy.scope():
+                total = tf.Variable(0.0)
+            batches = strategy.experimental_distribute_dataset(tf.data.Dataset.range(24).map(lambda x: tf.cast(x, tf.float32)).batch(4))
+
+            def step(batch):
+                total.assign_add(tf.reduce_sum(batch) if strategy.num_replicas_in_sync == 1 else 1.0)
+                return tf.reduce_sum(batch)
+
+            @tf.function
+            def of_batch(batch):
+                return strategy.reduce(tf.distribute.ReduceOp.SUM, strategy.run(step, args=(batch,)), axis=None)
+            self.assertEqual([float(of_batch(batch)) for batch in batches], [6.0, 22.0, 38.0, 54.0, 70.0, 86.0])
+
+            @tf.function
+            def of_two(iterator):
+                made = 0.0
+                for _ in range(2):
+                    made += strategy.reduce("SUM", strategy.run(step, args=(next(iterator),)), axis=None)
+                return made
+            iterator = iter(batches)
+            self.assertEqual([float(of_two(iterator)) for _ in range(3)], [28.0, 92.0, 156.0])
+            self.assertEqual(float(total), 2 * 276.0 if strategy.num_replicas_in_sync == 1 else 12.0)
+            plain = tf.function(lambda x: strategy.reduce("MEAN", strategy.run(lambda y: y * 2, args=(x,)), axis=None))
+            self.assertEqual([float(plain(tf.constant(x))) for x in (1.0, 2.0)], [2.0, 4.0])
+            with self.assertRaisesRegex(Exception, "is done once"):
+                strategy.run(lambda: next(iterator))
+
     def test_own_train_step_runs_on_all_devices(self):
         class Own(keras.Model):
             def train_step(self, data):

@@ -242,6 +242,33 @@ class Functions(unittest.TestCase):
         self.assertEqual(tf.map_fn(lambda v: v * 2, tf.constant([1.0, 2.0])).numpy().tolist(), [2, 4])
         self.assertEqual(tf.scan(lambda a, v: a + v, tf.constant([1.0, 2.0, 3.0]), tf.constant(0.0)).numpy().tolist(), [1, 3, 6])
 
+    def test_data_is_read_whenever_they_are_called(self):
+        made = []
+
+        @tf.function
+        def following(iterator, factor=10):
+            made.append(1)
+            return next(iterator) * factor
+        iterator = iter(tf.data.Dataset.range(3))
+        self.assertEqual([int(following(iterator)) for _ in range(3)], [0, 10, 20])
+        with self.assertRaises(StopIteration):
+            following(iterator)
+        held = iter(tf.data.Dataset.range(5))
+        inner = tf.function(lambda: next(held) + 1)
+        outer = tf.function(lambda x: inner() * x)
+        self.assertEqual([int(outer(tf.constant(2, tf.int64))) for _ in range(3)], [2, 4, 6])
+        data = tf.data.Dataset.range(4).shuffle(4, seed=1)
+
+        @tf.function
+        def digits():
+            number = tf.constant(0, tf.int64)
+            for digit in data:
+                number = 10 * number + digit
+            return number
+        self.assertGreater(len({int(digits()) for _ in range(6)}), 1)
+        texts = tf.function(lambda: sum(len(text.numpy()) for text in tf.data.Dataset.from_tensor_slices(["a", "bc"])))
+        self.assertEqual(texts(), 3)
+
     def test_errors_inside_are_pythons_own(self):
         @tf.function
         def broken(x):
