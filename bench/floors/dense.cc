@@ -72,7 +72,7 @@ Dense::Dense(int64_t batch, int64_t in, int64_t out, bool relu, const DenseBuffe
   for (const auto& [to, n] : {std::pair{x, batch * in}, {w, in * out}, {b, out}, {dy, batch * out}})
     std::copy_n(random.data(), n, to);
 
-  const auto any = [](memory::dims dims) { return f32(std::move(dims), Tag::any); };
+  const auto any = [](const memory::dims& dims) { return f32(dims, Tag::any); };
   const auto x_desc = f32({batch, in}, Tag::ab), y_desc = f32({batch, out}, Tag::ab);
   const auto b_desc = f32({out}, Tag::a);
   using dnnl::inner_product_backward_data;

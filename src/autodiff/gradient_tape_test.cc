@@ -360,7 +360,7 @@ TEST_F(Tape, StopGradientCutsOnePath) {
 TensorList clipped_cube(std::span<const Tensor> inputs) {
   return custom_gradient(
       [](std::span<const Tensor> in) {
-        const Tensor x = in[0];
+        const Tensor& x = in[0];
         return CustomGradient{.outputs = {x * x * x}, .grad = [x](std::span<const Tensor> dy) -> TensorList {
                                 return {dy[0] * x * 100.0};
                               }};

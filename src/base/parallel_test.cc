@@ -18,7 +18,6 @@ namespace lockstep {
 namespace {
 
 using testing::Each;
-using testing::ElementsAre;
 
 // Not where clang compiles: see cmake/openmp_for_clang.cmake.
 bool teams_have_threads() {

@@ -9,7 +9,6 @@ namespace lockstep::cli {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr const char* kRun =
     R"({"model": {"zoo": "mlp", "hidden": [8]}, "data": {"name": "digits", "train_size": 256, "test_size": 64},

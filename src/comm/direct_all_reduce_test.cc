@@ -109,7 +109,7 @@ TEST(DirectAllReduce, AddsUpWhatAllRanksGive) {
       std::vector<std::vector<float>> values(static_cast<size_t>(size), std::vector<float>(count));
       for (size_t r = 0; r < values.size(); ++r)
         for (size_t i = 0; i < count; ++i) values[r][i] = static_cast<float>((i % 1000) * (r + 1));
-      const float ranks = static_cast<float>(size * (size + 1) / 2);
+      const float ranks = 0.5f * static_cast<float>(size * (size + 1));
       const auto sums = summed(values, DType::float32);
       for (size_t r = 0; r < sums.size(); ++r)
         for (size_t i = 0; i < count; ++i)

@@ -44,7 +44,7 @@ TEST(SharedMemory, AddsUpWhatAllGive) {
         std::vector<float> values(static_cast<size_t>(count));
         for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>((i % 1000) * (rank + 1));
         memory.all_reduce_sum(values.data(), count, DType::float32);
-        const auto ranks = static_cast<float>(size * (size + 1) / 2);
+        const auto ranks = 0.5f * static_cast<float>(size * (size + 1));
         for (size_t i = 0; i < values.size(); ++i)
           ASSERT_EQ(values[i], static_cast<float>(i % 1000) * ranks)
               << "rank " << rank << " of " << size << ", element " << i << " of " << count;

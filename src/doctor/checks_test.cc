@@ -19,7 +19,6 @@ using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
-using testing::Not;
 
 // A machine on which nothing is wrong, but for what its NVIDIA part may hold.
 Surroundings around(nvidia::Machine machine) {

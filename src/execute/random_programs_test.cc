@@ -47,7 +47,7 @@ std::vector<double> read(const Tensor& tensor) {
 class Program {
  public:
   Program(unsigned seed, DType dtype, std::vector<Device*> spread)
-      : seed_(seed), dtype_(dtype), spread_(std::move(spread)), places_(seed) {
+      : seed_(seed), spread_(std::move(spread)), places_(seed) {
     for (unsigned i = 0; i < 3; ++i) {
       std::optional<DeviceScope> scope;
       go_somewhere(scope);
@@ -231,7 +231,6 @@ class Program {
   }
 
   unsigned seed_;
-  DType dtype_;
   std::vector<Device*> spread_;
   std::mt19937 random_, places_;
   std::vector<Variable> vectors_, matrices_;

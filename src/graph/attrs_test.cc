@@ -43,7 +43,8 @@ TEST(Attrs, GiveBackWhatTheyHold) {
   const Attrs attrs = Settings{.count = 7, .shape = {2, 3}};
   EXPECT_EQ(attrs.as<Settings>().count, 7);
   EXPECT_EQ(attrs.as<Settings>().shape, Shape({2, 3}));
-  const Attrs copy = attrs;
+  Attrs copy;
+  copy = attrs;
   EXPECT_EQ(&copy.as<Settings>(), &attrs.as<Settings>()) << "copies share";
 }
 

@@ -35,7 +35,9 @@ TEST(Variables, HaveANameASpecAndAPlace) {
 
 TEST(Variables, AreHandles) {
   const Variable v(pair(1, 2));
-  const Variable copy = v, other(pair(1, 2));
+  const Variable other(pair(1, 2));
+  Variable copy(pair(5, 6));
+  copy = v;
   EXPECT_EQ(copy.id(), v.id());
   EXPECT_NE(other.id(), v.id());
   copy.assign(pair(3, 4));

@@ -37,7 +37,7 @@ TEST(DTypePolicy, WithoutANameStandsForTheGlobalOne) {
 TEST(DTypePolicy, ThatDoesNotExistSaysWhatDoes) {
   const uint32_t line = __LINE__ + 2;
   try {
-    DTypePolicy("mixed_float32");
+    const DTypePolicy none("mixed_float32");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.where().line(), line);

@@ -55,7 +55,8 @@ TEST(Tensor, NoneSaysSo) {
 
 TEST(Tensor, CopiesShareTheStorage) {
   const Tensor x = Tensor::from<float>({1, 2}, {2});
-  const Tensor y = x;
+  Tensor y;
+  y = x;
   EXPECT_EQ(x.data<float>().data(), y.data<float>().data());
 }
 

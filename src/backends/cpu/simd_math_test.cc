@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <random>
 #include <vector>
@@ -122,7 +121,7 @@ void expect_same_conversions() {
       if (std::isnan(expected)) {
         ASSERT_TRUE(std::isnan(wide[i])) << narrow[i].bits;
       } else {
-        ASSERT_EQ(std::memcmp(&wide[i], &expected, sizeof expected), 0) << narrow[i].bits;
+        ASSERT_EQ(std::bit_cast<uint32_t>(wide[i]), std::bit_cast<uint32_t>(expected)) << narrow[i].bits;
       }
     }
   }

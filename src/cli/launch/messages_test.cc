@@ -8,9 +8,6 @@
 namespace lockstep::launch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 // All bytes that a text may have.
 std::string any_bytes() {
   std::string bytes;

@@ -12,7 +12,6 @@ namespace {
 
 using ::testing::Contains;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 Plan plan(LaunchOptions options, const std::map<std::string, std::string, std::less<>>& environment = {}) {

@@ -24,7 +24,6 @@ using lockstep::testing::TracedBody;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::Not;
 
 const TensorSpec kSquare{DType::float32, {3, 3}};
 

@@ -33,7 +33,6 @@ using lockstep::testing::results_of;
 using lockstep::testing::rewritten;
 using lockstep::testing::traced;
 using lockstep::testing::TracedBody;
-using ::testing::ElementsAre;
 
 const TensorSpec kVector{DType::float32, {4}};
 const TensorSpec kMatrix{DType::float32, {4, 4}};

@@ -10,7 +10,6 @@ namespace lockstep::compile {
 namespace {
 
 using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 size_t in_whole_lines(size_t bytes) { return (bytes + 63) / 64 * 64; }

@@ -26,8 +26,7 @@ constexpr Compression kCompressions[] = {Compression::none, Compression::gzip, C
 
 TEST_F(TFRecordDatasetTest, WhatWasWrittenIsRead) {
   std::vector<std::string> contents{"one", "", std::string("\0\n", 2), std::string(700'000, 'x')};
-  for (int i = 0; i < 3000; ++i)
-    contents.push_back(std::string(static_cast<size_t>(i % 300), static_cast<char>(i)));
+  for (int i = 0; i < 3000; ++i) contents.emplace_back(static_cast<size_t>(i % 300), static_cast<char>(i));
   for (const Compression compression : kCompressions) {
     const std::string file = records("a", contents, compression);
     EXPECT_EQ(texts(TFRecordDataset(file)), contents);

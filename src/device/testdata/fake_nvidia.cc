@@ -68,6 +68,9 @@ json cuda_gpu(int device) { return gpus()[cuda_gpus()[static_cast<size_t>(device
 
 // NVML's handles are positions plus one; parts of a GPU come after all GPUs.
 size_t position(void* device) { return reinterpret_cast<size_t>(device) - 1; }
+void* handle(size_t position) {
+  return reinterpret_cast<void*>(position + 1);  // NOLINT(performance-no-int-to-ptr): nobody looks behind it
+}
 json gpu(void* device) { return gpus()[position(device)]; }
 
 int write(char* target, unsigned length, const std::string& text) {
@@ -219,7 +222,7 @@ FAKE int nvmlDeviceGetCount_v2(unsigned* count) {
 }
 FAKE int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   SCRIPTED;
-  *device = reinterpret_cast<void*>(size_t{index} + 1);
+  *device = handle(index);
   return 0;
 }
 FAKE int nvmlDeviceGetName(void* device, char* text, unsigned length) {
@@ -306,7 +309,7 @@ FAKE int nvmlDeviceGetMigMode(void* device, unsigned* current, unsigned* pending
 FAKE int nvmlDeviceGetMigDeviceHandleByIndex(void* device, unsigned index, void** part) {
   SCRIPTED;
   if (index >= at(gpu(device), "mig_devices", json::array()).size()) return 6;
-  *part = reinterpret_cast<void*>(gpus().size() + position(device) * 8 + index + 1);
+  *part = handle(gpus().size() + position(device) * 8 + index);
   return 0;
 }
 FAKE int nvmlDeviceGetMaxMigDeviceCount(void*, unsigned* count) {

@@ -96,7 +96,8 @@ void expect_same_bits(DType dtype) {
     const int replicas = std::accumulate(held.begin(), held.end(), 0);
     const std::vector<T> stages = in_two_stages<T>(dtype, held), whole = at_once<T>(dtype, replicas);
     for (size_t i = 0; i < stages.size(); ++i)
-      ASSERT_EQ(0, std::memcmp(&stages[i], &whole[i], sizeof(T)))
+      ASSERT_EQ(0, std::memcmp(static_cast<const void*>(&stages[i]), static_cast<const void*>(&whole[i]),
+                               sizeof(T)))
           << "element " << i << " of " << held.size() << " ranks";
   }
 }

@@ -17,7 +17,6 @@ namespace lockstep::keras::optimizers {
 namespace {
 
 using ::testing::AllOf;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Floats = std::vector<float>;
 

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -141,7 +142,7 @@ std::string without_times(const std::string& text) {
 
 TEST(Fit, AgreesWithKeras) {
   const Tensor x = tensor(recorded().at("x")), y = tensor(recorded().at("y"));
-  const Tensor first = x, weights = tensor(recorded().at("sample_weight"));
+  const Tensor weights = tensor(recorded().at("sample_weight"));
   const auto head = [](const Tensor& t) {
     std::vector<float> values = floats(t);
     const int64_t width = t.shape()[1];
@@ -271,7 +272,8 @@ TEST(Stream, AShuffledPassGivesEveryExampleOnceAndAnotherOrderEachTime) {
   for (const int free_threads : {0, 1}) {
     const int64_t n = 1000, width = 600;
     std::vector<float> values(static_cast<size_t>(n * width));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i / static_cast<size_t>(width));
+    for (int64_t row = 0; row < n; ++row)
+      std::fill_n(values.begin() + row * width, width, static_cast<float>(row));
     const Data data(Tensor::from(values, {n, width}), rows(n));
     BatchStream stream(data, {.batch_size = 64, .shuffle = true, .free_threads = free_threads}, false);
     for (int epoch = 0; epoch < 2; ++epoch) {

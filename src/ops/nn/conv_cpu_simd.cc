@@ -30,7 +30,7 @@ LOCKSTEP_INLINE void unrolled(F f) {
 // channels that there are.
 template <int vectors, int pixels>
 void block(const Taps& taps, int64_t x, const float* filter, const float* bias, float floor, float* y) {
-  constexpr int kVectors = vectors > 0 ? vectors : 1;
+  constexpr int kVectors = vectors + (vectors == 0);
   const auto get = [&](const float* from) __attribute__((always_inline)) {
     if constexpr (vectors > 0) return load(from);
     return load_some(from, taps.out_channels % kLanes, 0.0f);

@@ -23,7 +23,6 @@ namespace {
 using testing::random_tensor;
 using testing::run_kernel;
 using testing::same_bits;
-using testing::tensor_of;
 using testing::values;
 
 Tensor draw(const OpDef& op, const RandomAttrs& attrs, int64_t state, int64_t example = 0, int threads = 1) {
