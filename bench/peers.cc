@@ -75,7 +75,7 @@ Peers::Peers(int threads, const std::string& names)
           }(),
           names) {
 #ifndef LOCKSTEP_BENCH_LIBTORCH
-  inventory_.push_back("libtorch: missing (not found when the benchmark was configured)");
+  inventory_.emplace_back("libtorch: missing (not found when the benchmark was configured)");
 #endif
 }
 

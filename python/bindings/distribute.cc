@@ -25,9 +25,7 @@ class StrategyContext {
   StrategyContext(const Strategy& strategy, std::source_location where)
       : strategy_(strategy), where_(where) {}
   StrategyContext(const StrategyContext&) = delete;
-  void enter() {
-    scopes_.push_back(std::unique_ptr<Strategy::Scope>(new Strategy::Scope(strategy_, where_)));
-  }
+  void enter() { scopes_.push_back(std::make_unique<Strategy::Scope>(strategy_, where_)); }
   void exit() { scopes_.pop_back(); }
 
  private:
