@@ -15,10 +15,9 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         target = {"tensorflow": "lockstep", "keras": "lockstep.keras", "tf_keras": "lockstep.keras"}.get(root)
         if target is None:
             return None
-        if rest.startswith("python."):  # tensorflow.python.keras...: people import it, though it is not public
-            rest = rest.removeprefix("python.")
-        if rest.startswith("api._v2."):
-            rest = rest.removeprefix("api._v2.")
+        for inner in ("python", "api._v2", "api"):  # tensorflow.python.keras...: people import it, though it is not public
+            if rest == inner or rest.startswith(inner + "."):
+                rest = rest[len(inner) + 1:]
         return f"{target}.{rest}" if rest else target
 
     def find_spec(self, name, path=None, target=None):
@@ -30,13 +29,17 @@ class _Finder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         name = self._ours(spec.name)
         try:
             return importlib.import_module(name)
-        except ModuleNotFoundError:
-            # A class or a part of a module: tensorflow.keras.optimizers.schedules.
-            module, _, attribute = name.rpartition(".")
+        except ModuleNotFoundError as error:
+            missing = error
+        # Classes and parts of modules: tensorflow.keras.optimizers.schedules, tensorflow.keras.preprocessing.image.
+        parts = name.split(".")
+        found = importlib.import_module(parts[0])
+        for part in parts[1:]:
             try:
-                return getattr(importlib.import_module(module), attribute)
-            except (ImportError, AttributeError) as error:
-                raise ModuleNotFoundError(f"No module named {spec.name!r}: {error}", name=spec.name) from None
+                found = getattr(found, part)
+            except AttributeError as error:
+                raise ModuleNotFoundError(f"No module named {spec.name!r}: {error}", name=spec.name) from missing
+        return found
 
     def exec_module(self, module):
         pass

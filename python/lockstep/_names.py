@@ -21,6 +21,8 @@ _INSTEAD = {
     "complex64": "there are no complex tensors", "complex128": "there are no complex tensors", "complex": "there are no complex tensors",
     "int8": _DTYPES, "int16": _DTYPES, "uint16": _DTYPES, "uint32": _DTYPES, "uint64": _DTYPES,
     "profiler": "fit(), strategies and scripts end with a report of where the time went; tf.report() is that of a loop of one's own",
+    "ImageDataGenerator": "keras.utils.image_dataset_from_directory reads folders; the layers RandomFlip, RandomRotation, RandomZoom and Rescaling "
+                          "change images",
     "parse_sequence_example": "tf.io.parse_single_example reads examples, which have no context",
     "trace_on": "functions explain themselves: function.explain(*args) lists what runs, function.report() where the time went",
     "py_func": "tf.py_function and tf.numpy_function",

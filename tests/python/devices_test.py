@@ -199,6 +199,9 @@ from tensorflow.keras import layers
 from tensorflow.keras.optimizers.schedules import CosineDecay
 from keras.layers import Dense
 import tensorflow.keras.backend as K
+import tensorflow.python.keras.layers
+from tensorflow.keras.preprocessing.text import Tokenizer
+from tensorflow.keras.preprocessing.sequence import pad_sequences
 print(tf.__name__, keras is other, Dense is layers.Dense, sys.argv[1:], __name__, len(tf.config.list_logical_devices()))
 """, "--devices", "3")
         self.assertIn("lockstep True True ['one', 'two'] __main__ 3", printed)

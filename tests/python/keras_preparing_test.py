@@ -450,6 +450,69 @@ class DatasetsOfTexts(unittest.TestCase):
             self.assertEqual(len(training.file_paths) + len(validation.file_paths), 6)
 
 
+class OlderNames(unittest.TestCase):
+    def test_tokenizer(self):
+        make = keras.preprocessing.text.Tokenizer
+        tokenizer = make(num_words=4, oov_token="?")
+        tokenizer.fit_on_texts(["The cat, the dog!", "a cat"])
+        self.assertEqual(tokenizer.word_index, {"?": 1, "the": 2, "cat": 3, "dog": 4, "a": 5})
+        self.assertEqual(tokenizer.texts_to_sequences(["the cat saw a dog"]), [[2, 3, 1, 1, 1]])
+        self.assertEqual(tokenizer.sequences_to_texts([[2, 3, 5, 9]]), ["the cat ? ?"])
+        self.assertEqual(tokenizer.texts_to_matrix(["the the cat"], mode="count").tolist(), [[0, 0, 2, 1]])
+        self.assertEqual(tokenizer.texts_to_matrix(["the the cat the"], mode="freq").tolist(), [[0, 0, 0.75, 0.25]])
+        np.testing.assert_allclose(tokenizer.texts_to_matrix(["cat"], mode="tfidf"), [[0, 0, 0, np.log(1 + 2 / 3)]])
+        again = keras.preprocessing.text.tokenizer_from_json(tokenizer.to_json())
+        self.assertEqual(again.texts_to_sequences(["a cat"]), tokenizer.texts_to_sequences(["a cat"]))
+        self.assertEqual(again.get_config(), tokenizer.get_config())
+        letters = make(char_level=True)
+        letters.fit_on_texts(["aab"])
+        self.assertEqual(letters.texts_to_sequences(["baz"]), [[2, 1]])
+        self.assertEqual(keras.preprocessing.text.text_to_word_sequence("One, two-three."), ["one", "two", "three"])
+        with self.assertRaisesRegex(ValueError, "no words yet"):
+            make().texts_to_matrix(["a"])
+
+    def test_windows_of_a_series(self):
+        series = np.arange(10.0)[:, None]
+        make = keras.preprocessing.sequence.TimeseriesGenerator
+        windows = make(series, series[:, 0], length=3, batch_size=4)
+        self.assertEqual((len(windows), [batch[0].shape for batch in (windows[0], windows[1])]), (2, [(4, 3, 1), (3, 3, 1)]))
+        self.assertEqual((windows[0][0][0, :, 0].tolist(), windows[0][1].tolist()), ([0.0, 1.0, 2.0], [3.0, 4.0, 5.0, 6.0]))
+        self.assertEqual(make(series, series[:, 0], length=4, sampling_rate=2, stride=3, reverse=True, batch_size=2)[0][0][:, :, 0].tolist(), [[2, 0], [5, 3]])
+        model = keras.Sequential([keras.layers.Input((3, 1)), keras.layers.LSTM(2), keras.layers.Dense(1)])
+        model.compile("adam", "mse")
+        self.assertEqual(len(model.fit(windows, epochs=2, verbose=0).history["loss"]), 2)
+        with self.assertRaisesRegex(ValueError, "no window"):
+            make(series, series, length=10)
+
+    def test_functions_of_the_backend(self):
+        k, x = keras.backend, np.arange(6, dtype=np.float32).reshape(2, 3)
+        for made, wanted in ((k.sum(x, axis=1), x.sum(1)), (k.mean(k.square(x)), (x ** 2).mean()), (k.clip(x, 1, 3), x.clip(1, 3)),
+                             (k.batch_dot(x, x, axes=1), (x * x).sum(1, keepdims=True)), (k.flatten(x), x.reshape(-1)),
+                             (k.batch_dot(x[:, :, None], x[:, None, :]), x[:, :, None] * x[:, None, :]), (k.pow(x, 2), x ** 2),
+                             (k.repeat(x, 2), np.stack([x, x], 1)), (k.repeat_elements(x, 2, 1), x.repeat(2, 1)), (k.reverse(x, 1), x[:, ::-1]),
+                             (k.l2_normalize(x + 1, axis=1), (x + 1) / np.linalg.norm(x + 1, axis=1, keepdims=True)),
+                             (k.switch(np.array([True, False]), x, -x), np.stack([x[0], -x[1]])), (k.gather(x, [1]), x[1:]),
+                             (k.permute_dimensions(x, (1, 0)), x.T), (k.batch_flatten(x[:, :, None]), x), (k.constant(2, shape=(2,)), [2.0, 2.0]),
+                             (k.one_hot(np.array([1]), 2), [[0, 1]]), (k.eval(k.variable([1.0])), [1.0]), (k.zeros((2,)), [0, 0])):
+            np.testing.assert_allclose(np.asarray(made), wanted, rtol=1e-6)
+        self.assertEqual((k.int_shape(keras.Input((3,))), k.ndim(x), k.dtype(k.ones((2,))), k.count_params(x)), ((None, 3), 2, "float32", 6))
+        v = k.variable(np.ones(2))
+        k.update_add(v, [1.0, 2.0])
+        k.batch_set_value([(v, v * 2)])
+        self.assertEqual(k.batch_get_value([v])[0].tolist(), [4.0, 6.0])
+        self.assertEqual(k.random_normal((2, 3), seed=1).shape, (2, 3))
+
+        def distance(pair):
+            return k.sqrt(k.maximum(k.sum(k.square(pair[0] - pair[1]), axis=1, keepdims=True), k.epsilon()))
+        a, b = keras.Input((3,)), keras.Input((3,))
+        model = keras.Model([a, b], keras.layers.Lambda(distance)([a, b]))
+        np.testing.assert_allclose(model.predict([x, x + 1], verbose=0), np.full((2, 1), 3 ** 0.5), rtol=1e-6)
+
+    def test_names_that_are_gone(self):
+        with self.assertRaisesRegex(AttributeError, "image_dataset_from_directory"):
+            keras.preprocessing.image.ImageDataGenerator
+
+
 class BoundingBoxes(unittest.TestCase):
     def test_formats(self):
         boxes = keras.utils.bounding_boxes

@@ -2,6 +2,7 @@
 
 from . import (activations, applications, backend, callbacks, constraints, datasets, initializers, layers, losses, metrics,  # noqa: F401
                models, ops, optimizers, random, regularizers, saving, tree, utils)
+from . import _older
 from .. import _lockstep, _names
 from .._lockstep import KerasTensor, Variable  # noqa: F401
 from .initializers import Initializer  # noqa: F401
@@ -66,27 +67,31 @@ class mixed_precision:
 dtype_policies = mixed_precision
 
 
-class preprocessing:
+class preprocessing(metaclass=_names.Namespace):
     """Older names."""
 
     image_dataset_from_directory = staticmethod(utils.image_dataset_from_directory)
     timeseries_dataset_from_array = staticmethod(utils.timeseries_dataset_from_array)
     text_dataset_from_directory = staticmethod(utils.text_dataset_from_directory)
 
-    class image:
+    class image(metaclass=_names.Namespace):
         array_to_img, img_to_array = staticmethod(utils.array_to_img), staticmethod(utils.img_to_array)
         load_img, save_img = staticmethod(utils.load_img), staticmethod(utils.save_img)
 
-    class sequence:
+    class sequence(metaclass=_names.Namespace):
         pad_sequences = staticmethod(utils.pad_sequences)
+        TimeseriesGenerator = _older.TimeseriesGenerator
+
+    class text(metaclass=_names.Namespace):
+        Tokenizer = _older.Tokenizer
+        tokenizer_from_json, text_to_word_sequence = staticmethod(_older.tokenizer_from_json), staticmethod(_older.text_to_word_sequence)
 
 
 config = backend
 name_scope = backend.name_scope
-for _name in ("mean", "sum", "max", "min", "square", "sqrt", "exp", "log", "abs", "clip", "dot", "concatenate", "reshape",
-              "softmax", "sigmoid", "relu", "tanh", "cast", "argmax", "equal", "random"):
-    if callable(getattr(ops, _name, None)):
-        setattr(backend, _name, getattr(ops, _name))
+for _name, _function in _older.functions.items():
+    if not hasattr(backend, _name):
+        setattr(backend, _name, _function)
 
 
 def version():

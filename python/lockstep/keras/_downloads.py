@@ -1,12 +1,8 @@
-"""keras.utils.get_file: files that scripts fetch once and find in a folder from then on."""
+"""keras.utils.get_file: files that scripts fetch once and find in a folder from then on. What reads archives and asks servers is imported
+where it is needed: most programs need neither, and it takes as long as all of the package."""
 
 import hashlib
 import os
-import shutil
-import tarfile
-import urllib.parse
-import urllib.request
-import zipfile
 import zlib
 
 
@@ -14,11 +10,12 @@ def get_file(fname=None, origin=None, untar=False, md5_hash=None, file_hash=None
              extract=False, archive_format="auto", cache_dir=None, force_download=False):
     """The path of a file, which is fetched from its origin where it is not in the folder yet, or is another one than its hash says; of an
     archive that is to be extracted, that of the folder with its contents."""
+    from urllib import parse
     if origin is None:
         raise ValueError("get_file: takes an origin, the URL that the file is fetched from")
     file_hash, hash_algorithm = (md5_hash, "md5") if file_hash is None and md5_hash is not None else (file_hash, hash_algorithm)
     folder = os.path.join(os.path.expanduser(cache_dir or os.environ.get("KERAS_HOME") or os.path.join("~", ".keras")), cache_subdir)
-    name = os.path.basename(fname or urllib.parse.urlsplit(origin).path)
+    name = os.path.basename(fname or parse.urlsplit(origin).path)
     if not name or name != (fname or name):
         raise ValueError(f"get_file: fname is the name of a file, without a folder, received {fname!r} of {origin}")
     path, contents = os.path.join(folder, name), None
@@ -40,9 +37,11 @@ def get_file(fname=None, origin=None, untar=False, md5_hash=None, file_hash=None
 
 def _fetch(origin, path):
     """A file is there complete, or not at all."""
+    import shutil
+    from urllib import request
     draft = f"{path}.part{os.getpid()}"
     try:
-        with urllib.request.urlopen(origin) as source, open(draft, "wb") as target:
+        with request.urlopen(origin) as source, open(draft, "wb") as target:
             shutil.copyfileobj(source, target)
         os.replace(draft, path)
     except OSError as error:
@@ -69,6 +68,8 @@ def _is_file_of(path, expected, algorithm):
 
 
 def _extract(path, folder, archive_format):
+    import tarfile
+    import zipfile
     kinds = {"auto": ("tar", "zip"), None: (), "tar": ("tar",), "zip": ("zip",)}.get(archive_format, archive_format)
     if "tar" in kinds and tarfile.is_tarfile(path):
         with tarfile.open(path) as archive:
