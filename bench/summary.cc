@@ -19,28 +19,43 @@ const Result* fastest(const Measurement& measurement, const Wanted& wanted) {
   return best;
 }
 
+// The least memory that one of them tells of; 0 where none does.
+template <class Wanted>
+int64_t least_memory(const Measurement& measurement, const Wanted& wanted) {
+  int64_t least = 0;
+  for (const Result& result : measurement.results)
+    if (result.error.empty() && wanted(result) && result.memory > 0 && (least == 0 || result.memory < least))
+      least = result.memory;
+  return least;
+}
+
 }  // namespace
 
 double Standing::ratio() const { return relative(*ours) / relative(*best_peer); }
 
 std::optional<double> Standing::memory_ratio() const {
-  if (ours->memory <= 0 || best_peer->memory <= 0) return {};
-  return static_cast<double>(ours->memory) / static_cast<double>(best_peer->memory);
+  if (memory <= 0 || least_peer_memory <= 0) return {};
+  return static_cast<double>(memory) / static_cast<double>(least_peer_memory);
 }
 
 std::vector<Standing> standings(const std::vector<Measurement>& measurements) {
   std::vector<Standing> list;
   for (const Measurement& m : measurements) {
-    const Result* ours =
-        fastest(m, [](const Result& r) { return !r.is_peer && !r.aside && r.name.starts_with("Lockstep"); });
-    const Result* peer = fastest(m, [](const Result& r) { return r.is_peer; });
+    const auto is_ours = [](const Result& r) {
+      return !r.is_peer && !r.aside && r.name.starts_with("Lockstep");
+    };
+    const auto is_peer = [](const Result& r) { return r.is_peer; };
+    const Result* ours = fastest(m, is_ours);
+    const Result* peer = fastest(m, is_peer);
     if (ours == nullptr || peer == nullptr) continue;
     list.push_back({.work = m.id(),
                     .threads = m.on_gpu ? 0 : m.threads,
                     .ours = ours,
                     .best_peer = peer,
                     .share_of_ceiling = share_of_ceiling(m, *ours),
-                    .items_per_second = m.items / ours->us * 1e6});
+                    .items_per_second = m.items / ours->us * 1e6,
+                    .memory = least_memory(m, is_ours),
+                    .least_peer_memory = least_memory(m, is_peer)});
   }
   return list;
 }

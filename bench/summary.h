@@ -16,11 +16,12 @@ struct Standing {
   const Result* ours = nullptr;
   const Result* best_peer = nullptr;
   std::optional<Share> share_of_ceiling = {};
-  double items_per_second = 0;  // 0: nobody counts them
+  double items_per_second = 0;                // 0: nobody counts them
+  int64_t memory = 0, least_peer_memory = 0;  // 0: nobody tells
 
   // Of our time to the best peer's, by the ratios within the rounds where there are any: above 1 we lose.
   double ratio() const;
-  // Of our memory, where both tell.
+  // Of our memory to that of the peer that takes least, which need not be the fastest.
   std::optional<double> memory_ratio() const;
 };
 
