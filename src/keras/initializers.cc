@@ -125,11 +125,45 @@ struct OnesSettings {
   Tensor make(const Shape& shape, DType dtype) const { return ones(shape, dtype); }
 };
 
+// The numbers of lists in lists, of which all at one depth are of one length.
+void gather_numbers(const Json& json, size_t depth, std::vector<int64_t>& sizes,
+                    std::vector<double>& numbers) {
+  if (!json.is_list()) {
+    numbers.push_back(json.is_bool() ? static_cast<double>(json.as_bool()) : json.as_double());
+    return;
+  }
+  const auto size = static_cast<int64_t>(json.items().size());
+  if (depth == sizes.size() && numbers.empty()) sizes.push_back(size);
+  require(depth < sizes.size() && sizes[depth] == size, ErrorCode::invalid_argument,
+          std::source_location::current(), "Constant: the lists of an array have one length each");
+  for (const Json& part : json.items()) gather_numbers(part, depth + 1, sizes, numbers);
+}
+
 struct ConstantSettings {
   static constexpr const char* kName = "Constant";
-  double value = 0;
-  void visit(auto& v) { v("value", value, kAnything); }
-  Tensor make(const Shape& shape, DType dtype) const { return Tensor::full(dtype, shape, value); }
+  Json value = 0.0;  // a number, or lists in lists of numbers: what Keras' files have of arrays
+  void visit(auto& v) { v("value", value); }
+  void check() const {
+    if (!value.is_number()) array();
+  }
+  Tensor make(const Shape& shape, DType dtype) const {
+    if (value.is_number()) return Tensor::full(dtype, shape, value.as_double());
+    const Tensor whole = array();
+    return cast(whole.shape() == shape ? whole : broadcast_to(whole, shape), dtype);
+  }
+
+ private:
+  Tensor array() const {
+    const Json* of_array = value.is_object() ? value.find("config") : nullptr;
+    const Json& lists = of_array && of_array->find("value") ? *of_array->find("value") : value;
+    require(lists.is_list() || lists.is_number(), ErrorCode::invalid_argument,
+            std::source_location::current(), "Constant: value is a number or an array of them, received ",
+            value);
+    std::vector<int64_t> sizes;
+    std::vector<double> numbers;
+    gather_numbers(lists, 0, sizes, numbers);
+    return Tensor::from(numbers, Shape(Dims(sizes)));
+  }
 };
 
 struct IdentitySettings : initializers::IdentityOptions {
@@ -336,7 +370,9 @@ Initializer Zeros() { return make_rule(ZerosSettings{}); }
 Initializer Ones() { return make_rule(OnesSettings{}); }
 Initializer Constant(double value, std::source_location where) {
   const CallSite site(where);
-  return make_rule(ConstantSettings{value});
+  ConstantSettings settings;
+  settings.value = value;
+  return make_rule(settings);
 }
 Initializer Identity(const IdentityOptions& options, std::source_location where) {
   const CallSite site(where);

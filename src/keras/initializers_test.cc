@@ -129,6 +129,25 @@ TEST(Initializers, MakeConcreteTensorsInsideTraces) {
   EXPECT_EQ(made.to_vector<float>().size(), 4u);
 }
 
+TEST(Initializers, ConstantsMayBeArrays) {
+  const Json list = Json::parse(R"({"class_name": "Constant", "config": {"value": [[1, 2.5], [3, 4]]}})");
+  const Initializer matrix = Initializer::deserialize(list);
+  EXPECT_TRUE(near(matrix({2, 2}), {1, 2.5, 3, 4}));
+  EXPECT_TRUE(near(matrix({2, 2, 2}), {1, 2.5, 3, 4, 1, 2.5, 3, 4}));
+  EXPECT_EQ(matrix({2, 2}, DType::float64).dtype(), DType::float64);
+  expect_written(matrix.serialize(), list);
+  const Json array = Json::parse(
+      R"({"class_name": "Constant", "config": {"value": {"class_name": "__numpy__", "config": {"value": [5, 6], "dtype": "float64"}}}})");
+  EXPECT_TRUE(near(Initializer::deserialize(array)({2}), {5, 6}));
+  EXPECT_THROW(matrix({3, 2}), Error);
+  for (const char* wrong : {R"([[1], [2, 3]])", R"([1, [2]])", R"("five")", R"({"a": 1})"})
+    EXPECT_THROW(
+        Initializer::deserialize(Json::object(
+            {{"class_name", "Constant"}, {"config", Json::object({{"value", Json::parse(wrong)}})}})),
+        Error)
+        << wrong;
+}
+
 TEST(Initializers, AreWrittenAsKerasWritesThem) {
   const char* texts[] = {
       R"({"class_name": "Zeros", "config": {}})",

@@ -332,6 +332,22 @@ TEST(Values, NormalizationLearnsFromData) {
   EXPECT_THROW(layer.adapt(ones({2, 3})), Error);
 }
 
+TEST(Values, WholeNumbersAreTakenBesideFloats) {
+  const Tensor counts = Tensor::from<int64_t>({1, 2, 3, 4, 5, 6}, {2, 3});
+  const Layer dense = layers::Dense(1, {.kernel_initializer = "ones"});
+  expect_floats(dense(counts), {6, 15});
+  expect_floats(dense(cast(counts, DType::uint8)), {6, 15});
+  const Layer einsum = Layer::deserialize(Json::parse(
+      R"({"class_name": "EinsumDense", "config": {"equation": "ab,bc->ac", "output_shape": 1, "kernel_initializer": "ones"}})"));
+  expect_floats(einsum(counts), {6, 15});
+  const Tensor halves = Tensor::from({0.5f, 0.5f, 0.5f, 0.5f, 0.5f, 0.5f}, {2, 3});
+  expect_floats(layers::Multiply()(TensorList{counts, halves}), {0.5, 1, 1.5, 2, 2.5, 3});
+  expect_floats(layers::Concatenate({.axis = 0})(TensorList{halves, counts}),
+                {0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 1, 2, 3, 4, 5, 6});
+  EXPECT_EQ(layers::Add()(TensorList{counts, counts}).dtype(), DType::int64);
+  expect_floats(layers::GlobalAveragePooling1D()(reshape(counts, {2, 3, 1})), {2, 5});
+}
+
 TEST(Values, AxesFromTheEndAreTheLastOfInputsOfAnyRank) {
   const layers::AdaptableLayer layer = layers::Normalization();
   layer.adapt(Tensor::from({1.f, 10.f, 3.f, 30.f}, {2, 2}));

@@ -350,6 +350,35 @@ class Layers(unittest.TestCase):
             model(np.ones((2, 3), np.float32))
 
 
+    def test_weights_that_are_there_already(self):
+        rows = np.arange(12, dtype=np.float32).reshape(4, 3)
+        ids = np.array([[1, 2]])
+        for layer in (keras.layers.Embedding(4, 3, weights=[rows]), keras.layers.Embedding(4, 3, embeddings_initializer=keras.initializers.Constant(rows))):
+            np.testing.assert_array_equal(layer(ids).numpy(), rows[ids])
+            model = keras.Sequential([keras.layers.Input((2,), dtype="int32"), layer])
+            with tempfile.TemporaryDirectory() as folder:
+                path = os.path.join(folder, "model.keras")
+                model.save(path)
+                again = keras.models.load_model(path)
+            np.testing.assert_array_equal(again.predict(ids, verbose=0), rows[ids])
+        self.assertEqual(type(keras.layers.Embedding(4, 3, weights=rows).embeddings_initializer).__name__, "RandomUniform")
+        dense = keras.layers.Dense(2, weights=[np.ones((3, 2)), np.array([1.0, 2.0])])
+        self.assertEqual(dense(np.ones((1, 3), np.float32)).numpy().tolist(), [[4.0, 5.0]])
+        norm = keras.layers.BatchNormalization(weights=[np.full(2, 2.0), np.ones(2), np.full(2, 3.0), np.ones(2)], epsilon=1e-12)
+        np.testing.assert_allclose(norm(np.full((1, 2), 5.0, np.float32)).numpy(), [[5.0, 5.0]], rtol=1e-5)
+        with self.assertRaisesRegex(ValueError, "a list of 2 arrays, received 1"):
+            keras.layers.Dense(2, weights=[np.ones((3, 2))])
+        with self.assertRaisesRegex(ValueError, "is expected, received"):
+            keras.layers.Dense(2, use_bias=False, weights=[np.ones((4, 2))])(np.ones((1, 3), np.float32))
+
+    def test_whole_numbers_are_data(self):
+        x, y = np.random.default_rng(1).integers(0, 3, (16, 5)), np.ones((16, 1), np.int64)
+        model = keras.Sequential([keras.layers.Dense(4, activation="relu"), keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+        self.assertEqual(len(model.fit(x, y, epochs=2, verbose=0).history["loss"]), 2)
+        self.assertEqual(model.predict(x[:2], verbose=0).dtype, np.float32)
+
+
 class Losses(unittest.TestCase):
     def test_against_numpy(self):
         y, p = np.array([[0.0], [1.0]], np.float32), np.array([[0.25], [0.5]], np.float32)

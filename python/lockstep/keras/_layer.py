@@ -113,6 +113,10 @@ class Layer:
         return kwargs
 
     def _make(self, class_name, config):
+        given = self.__dict__.pop("_weights_given", None)
+        if given is not None:
+            given = _initial(class_name, config, given)  # which the engine keeps, once it has read the configuration
+            config = {**config, **{name: rule._serialized() for name, rule in given.items()}}
         self._take(_lockstep.Layer.deserialize({"class_name": class_name, "config": config}))
         if type(self).call is not Layer.call or type(self).build is not Layer.build:
             # A class of Python derived from one of the engine's: its call() may use the engine's by super().call().
@@ -797,6 +801,22 @@ def _unpickled(form, build, weights):
 # Settings that are tuples in Keras' configurations.
 _SIZES = ("kernel_size", "strides", "dilation_rate", "pool_size", "output_size", "target_shape", "cropping", "padding", "size", "dims",
           "noise_shape", "factor", "height_factor", "width_factor")
+
+
+# The order in which layers list their weights, by what their initializers are called.
+_BEGIN = ("embeddings", "depthwise", "pointwise", "kernel", "recurrent", "bias", "gamma", "beta", "moving_mean", "moving_variance")
+_LEFT_OUT = {"bias": "use_bias", "gamma": "scale", "beta": "center"}
+
+
+def _initial(class_name, config, weights):
+    """Initializers by name for a layer that begins with these weights: weights=[...], as Keras 2 had it for all layers."""
+    from . import initializers
+    known = _lockstep.parameters("layer", class_name)
+    names = [f"{name}_initializer" for name in _BEGIN if f"{name}_initializer" in known and config.get(_LEFT_OUT.get(name), True)]
+    weights = weights if isinstance(weights, (list, tuple)) else [weights]
+    if len(names) != len(weights):
+        raise ValueError(f"{class_name}: weights are a list of {len(names)} arrays, received {len(weights)}")
+    return {name: initializers.Given(value, config.get(name, known[name])) for name, value in zip(names, weights)}
 
 
 def _with_rules(weight, name, config):

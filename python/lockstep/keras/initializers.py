@@ -28,6 +28,48 @@ globals().update(_made)
 zeros, ones = _made["Zeros"], _made["Ones"]
 
 
+class Constant(_made["Constant"]):
+    """A number everywhere, or an array: rows of words that were learned elsewhere, say."""
+    _class_name = "Constant"
+
+    def __init__(self, value=0.0):
+        self._array = None if np.ndim(value) == 0 else np.asarray(value)
+        if self._array is None:
+            super().__init__(value=value)
+
+    @property
+    def _is_written(self):
+        return getattr(self, "_array", None) is not None
+
+    def __call__(self, shape, dtype=None, **kwargs):
+        if not self._is_written:
+            return super().__call__(shape, dtype)
+        return _lockstep.ops.broadcast_to(_lockstep.ops.cast(convert_to_tensor(self._array), dtypes.as_dtype(dtype or floatx())), _sizes(shape))
+
+    def get_config(self):
+        return {"value": self._array} if self._is_written else super().get_config()
+
+
+_made["Constant"] = Constant
+
+
+class Given(Initializer):
+    """Weights that are there already. Files have in its place what the layer would have begun with otherwise."""
+
+    def __init__(self, value, otherwise):
+        self._value, self._otherwise = value, otherwise
+
+    def __call__(self, shape, dtype=None, **kwargs):
+        value = convert_to_tensor(self._value)
+        if tuple(value.shape) != tuple(shape):
+            raise ValueError(f"weights: an array of shape {tuple(shape)} is expected, received {tuple(value.shape)}")
+        return _lockstep.ops.cast(value, dtypes.as_dtype(dtype or floatx()))
+
+    def _saved_form(self):
+        form = _lockstep.checked_config("initializer", self._otherwise)
+        return form["class_name"], form["config"]
+
+
 # Windows that are sums of cosines: 1, one turn, two turns.
 _COSINES = {"boxcar": (1.0,), "hann": (0.5, -0.5), "hamming": (0.54, -0.46), "blackman": (0.42, -0.5, 0.08)}
 

@@ -187,6 +187,8 @@ def saved_form(obj):
             raise ValueError("a lambda has no name by which a file could hold it: define a function")
         return "function", get_registered_name(obj)
     cls = obj.__class__  # also of a weak reference to it
+    if hasattr(cls, "_saved_form"):
+        return obj._saved_form()
     if not hasattr(cls, "get_config"):
         raise ValueError(f"{cls.__name__} has no get_config(), so no file can hold it")
     return make_known(cls), _plain(obj.get_config())

@@ -47,7 +47,8 @@ class DenseLayer final : public ConfiguredLayer<DenseSettings> {
   }
 
   Tensor call(const Tensor& x, const CallContext&) override {
-    const Tensor y = matmul(x, kernel_);
+    // Whole numbers, counts say, are taken as the numbers that the weights are.
+    const Tensor y = matmul(is_floating(x.dtype()) ? x : cast(x, compute_dtype()), kernel_);
     return settings_.options.activation(bias_.defined() ? y + bias_ : y);
   }
 

@@ -174,7 +174,8 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
                         .constraint = o.bias_constraint});
   }
 
-  Tensor call(const Tensor& x, const CallContext&) override {
+  Tensor call(const Tensor& given, const CallContext&) override {
+    const Tensor x = is_floating(given.dtype()) ? given : cast(given, compute_dtype());
     if (summed_ > 0) return settings_.options.activation(product(x));
     const Tensor y = einsum(settings_.equation, {x, kernel_.value()});
     return settings_.options.activation(bias_.defined() ? y + bias_ : y);

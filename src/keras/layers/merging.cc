@@ -19,6 +19,16 @@ bool all_defined(const TensorList& masks) {
          std::all_of(masks.begin(), masks.end(), [](const Tensor& mask) { return mask.defined(); });
 }
 
+// Whole numbers beside floating-point ones become such.
+TensorList of_one_dtype(const TensorList& inputs) {
+  const auto floats =
+      std::find_if(inputs.begin(), inputs.end(), [](const Tensor& x) { return is_floating(x.dtype()); });
+  if (floats == inputs.end()) return inputs;
+  TensorList alike;
+  for (const Tensor& x : inputs) alike.push_back(is_floating(x.dtype()) ? x : cast(x, floats->dtype()));
+  return alike;
+}
+
 // --- elementwise ---------------------------------------------------------------------------------------------------
 
 struct MergeSettings {
@@ -46,7 +56,8 @@ class MergeLayer : public ConfiguredLayer<MergeSettings> {
     }
   }
 
-  TensorList call_all(const TensorList& inputs, const CallContext& context) final {
+  TensorList call_all(const TensorList& given, const CallContext& context) final {
+    const TensorList inputs = of_one_dtype(given);
     int rank = 0;
     for (const Tensor& input : inputs) rank = std::max(rank, input.rank());
     TensorList equal_ranks, masks;
@@ -200,7 +211,7 @@ class ConcatenateLayer final : public ConfiguredLayer<ConcatenateSettings> {
     }
   }
   TensorList call_all(const TensorList& inputs, const CallContext&) override {
-    return {concat(inputs, static_cast<int>(settings_.options.axis))};
+    return {concat(of_one_dtype(inputs), static_cast<int>(settings_.options.axis))};
   }
   // A step counts where any of its features does; an input without a mask counts everywhere.
   TensorList compute_mask(const TensorList& inputs, const TensorList& masks, size_t) override {

@@ -136,7 +136,7 @@ class GlobalPoolingLayer final : public ConfiguredLayer<GlobalPoolingSettings> {
       const Tensor counts = expand_dims(cast(context.mask(), x.dtype()), features);
       return reduce_sum(x * counts, over) / reduce_sum(counts, over);
     }
-    return reduce_mean(x, over);
+    return reduce_mean(is_floating(x.dtype()) ? x : cast(x, this->compute_dtype()), over);
   }
 
   // The steps are gone, and their mask with them.
