@@ -122,12 +122,9 @@ bool ReplicaLayout::shares_gpu() const {
 
 compile::PlanOptions plan_options(const ReplicaLayout& layout, int d) {
   Device& device = *layout.devices[static_cast<size_t>(d)];
-  compile::PlanOptions options;
-  options.kind = device.kind();
-  options.device = &device;
+  compile::PlanOptions options = compile::PlanOptions::on(device.kind(), &device, device.threads());
   if (layout.replicated()) options.split_parameters = layout.split_parameters;
-  options.device_threads = device.threads();
-  options.replica_threads = layout.reproducible ? 1 : device.threads();
+  if (layout.reproducible) options.replica_threads = 1;
   options.reproducible = layout.reproducible;
   return options;
 }

@@ -19,7 +19,7 @@ def check(root, arguments=None):
         for number, line in enumerate((root / path).read_text(encoding="utf-8").splitlines(), start=1):
             if match := _CAST.search(line):
                 problems.append(f"{path}:{number}: {match.group()}: give the base class a function that answers, "
-                                "as DeviceBackend::sends_ahead() does")
+                                "as DeviceBackend::async_host_copies() does")
     return problems
 
 

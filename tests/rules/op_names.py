@@ -11,7 +11,7 @@ import tree
 
 _DECLARATION = re.compile(r"\bextern\s+(?:LOCKSTEP_\w+\s+)?const\s+OpDef\s+([^;(){}=]+);")
 _DEFINITION = re.compile(r"\bOpDef\s+(k[A-Z]\w*)\s*(?:=|\{)")
-_CONSTANT = re.compile(r"(?<![\w.>:])(?:lockstep::)?(k[A-Z]\w*)\b")
+_CONSTANT = re.compile(r"(?<![\w.>])(k[A-Z]\w*)\b")  # qualified or not
 _LOOKUP = re.compile(r'\bfind_op\(\s*"([^"]*)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRUCTURE = "src/graph/graph.h"

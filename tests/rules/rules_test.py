@@ -93,7 +93,7 @@ class NoDowncastsTest(RuleTest):
     def test_a_downcast_is_found(self):
         for line in ("auto* cpu = dynamic_cast<CpuDevice*>(&device);", "auto& s = dynamic_cast< cuda::CudaStream& >(stream);"):
             self.write({"src/execute/run.cc": f"// A run.\n{line}\n"})
-            self.assert_fails(no_downcasts.check, "src/execute/run.cc:2:", "sends_ahead")
+            self.assert_fails(no_downcasts.check, "src/execute/run.cc:2:", "async_host_copies")
 
 
 class TypedStreamsTest(RuleTest):
@@ -259,6 +259,11 @@ class OpNamesTest(RuleTest):
     def test_op_that_is_seen_through_another_header(self):
         self.write({"src/backends/cuda/program.cc": '#include "compile/passes.h"\nauto* x = &lockstep::kMatmul;\n'})
         self.assert_fails(op_names.check, "src/backends/cuda/program.cc:2:", "kMatmul")
+
+    def test_op_of_a_namespace_of_its_own(self):
+        self.write({"src/ops/elementwise/ops.h": "namespace elementwise { extern const OpDef kTanh; }\n",
+                    "src/compile/fuse.cc": '#include "ops/elementwise/ops.h"\nauto* x = &elementwise::kTanh;\n'})
+        self.assert_fails(op_names.check, "src/compile/fuse.cc:2:", "kTanh")
 
     def test_op_that_is_declared_anew(self):
         self.write({"src/compile/passes.cc": "extern const OpDef kMatmul;\n"})

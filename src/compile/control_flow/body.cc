@@ -55,14 +55,6 @@ bool BodyProgram::operator==(const BodyProgram& other) const {
          (hash_ == other.hash_ && parameters_ == other.parameters_ && same_structure(graph_, other.graph_));
 }
 
-PlanOptions BodyProgram::options(DeviceKind kind, Device* device, int threads) {
-  PlanOptions options;
-  options.kind = kind;
-  options.device = device;
-  options.device_threads = threads;
-  return options;
-}
-
 std::shared_ptr<const Plan> BodyProgram::plan(const PlanOptions& options) const {
   const std::lock_guard lock(mutex_);
   for (const Planned& planned : plans_)

@@ -32,9 +32,7 @@ class BodyProgram {
   // Bodies that compute the same are equal, whichever call of a function traced them.
   bool operator==(const BodyProgram& other) const;
   uint64_t hash() const { return hash_; }
-  // How it is planned for a kernel of so many threads; `device`: see KernelRequest.
-  static PlanOptions options(DeviceKind kind, Device* device, int threads);
-  // Planned on first use.
+  // Planned on first use, for the device or kind and the threads of the loop's or branch's own kernel.
   std::shared_ptr<const Plan> plan(const PlanOptions& options) const;
   // Of all launches of one run.
   Cost cost() const;

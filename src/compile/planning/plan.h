@@ -122,6 +122,15 @@ struct PlanOptions {
   // More than one: nodes run on the devices they name, with their kinds and threads, and values that cross
   // are copied.
   std::vector<Device*> devices = {};
+
+  // For a program that runs with so many threads on this device, or on any of its kind where it is null.
+  static PlanOptions on(DeviceKind kind, Device* device, int threads) {
+    PlanOptions options;
+    options.kind = kind;
+    options.device = device;
+    options.device_threads = options.replica_threads = threads;
+    return options;
+  }
 };
 
 // Whether kernels that are prepared for the one serve the other: a CPU's are the same for every device of as many threads,

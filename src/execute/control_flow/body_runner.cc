@@ -11,7 +11,7 @@ namespace lockstep::execute {
 using compile::aligned;
 
 BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request)
-    : BodyRunner(program, compile::BodyProgram::options(kind, request.device, request.threads)) {}
+    : BodyRunner(program, compile::PlanOptions::on(kind, request.device, request.threads)) {}
 
 BodyRunner::BodyRunner(const compile::BodyProgram& program, const PlanOptions& options)
     : plan_(program.plan(options)), kernels_(plan_->kernels->borrow(options)) {

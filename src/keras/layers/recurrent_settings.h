@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "keras/range.h"
+
 namespace lockstep::keras::layers {
 
 template <class Options>

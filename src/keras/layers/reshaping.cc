@@ -7,6 +7,7 @@
 #include "lockstep/base/call_site.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/image.h"
+#include "lockstep/ops/math.h"
 
 namespace lockstep::keras::layers {
 
