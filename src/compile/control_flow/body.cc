@@ -68,7 +68,7 @@ std::shared_ptr<const Plan> BodyProgram::plan(const PlanOptions& options) const 
 
 Cost BodyProgram::cost() const {
   Cost total;
-  for (const Step& step : plan(options(DeviceKind::null, nullptr, 1))->steps) {
+  for (const Step& step : plan(PlanOptions::on(DeviceKind::null, nullptr, 1))->steps) {
     total.flops += step.cost.flops;
     total.bytes += step.cost.bytes;
   }
