@@ -103,12 +103,12 @@ class Muted {
 };
 
 MemoryPlan plan_of(const char* work, int64_t batch, const std::shared_ptr<Training>& training) {
-  const ProgramStatistics figures = compiled(training).statistics(training->x, training->labels);
+  const ProgramStatistics statistics = compiled(training).statistics(training->x, training->labels);
   return {.work = work,
           .batch = batch,
-          .planned_bytes = figures.arena_bytes,
-          .unplanned_bytes = figures.unplanned_bytes,
-          .least_bytes = figures.peak_bytes};
+          .planned_bytes = statistics.arena_bytes,
+          .unplanned_bytes = statistics.unplanned_bytes,
+          .least_bytes = statistics.peak_bytes};
 }
 
 }  // namespace

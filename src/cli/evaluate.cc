@@ -71,12 +71,12 @@ void add_evaluate(CLI::App& app, int&) {
       "  lockstep train run.json --output trained && lockstep evaluate trained\n"
       "  lockstep evaluate trained --data test.csv --json");
   command->callback([flags] {
-    const Json figures = evaluate_run(flags->read(), flags->use());
-    if (flags->json) return print_result(figures.dump() + "\n");
+    const Json results = evaluate_run(flags->read(), flags->use());
+    if (flags->json) return print_result(results.dump() + "\n");
     std::string line = !flags->data.empty()     ? "on " + flags->data
                        : flags->part == "train" ? "on the training examples"
                                                 : "on the validation examples";
-    for (const auto& [name, value] : figures.members())
+    for (const auto& [name, value] : results.members())
       line += fmt::format(" - {}: {:.4f}", name, value.as_double());
     print_result(line + "\n");
   });

@@ -150,7 +150,7 @@ TEST(WatchText, FitsTheTerminal) {
                                             HasSubstr("  compute                    75.0% █")));
 }
 
-TEST(WatchText, SaysHowOldTheFiguresOfOtherWorkersAre) {
+TEST(WatchText, SaysHowOldTheStatisticsOfOtherWorkersAre) {
   RunRecord record = observe::sample_record();
   record.others_ms = record.updated_ms - 42'000;
   EXPECT_THAT(watch_text(record, 120), Not(HasSubstr("of other workers")))

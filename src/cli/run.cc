@@ -340,13 +340,13 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
 
   const int64_t fixed = fixed_batch(model);
   const int64_t test_batch = fixed > 0 ? fixed : std::max<int64_t>(fit.batch_size, 256);
-  const Logs figures = reports.tests ? model.evaluate(data_of(validates ? data.validation : data.train),
-                                                      {.batch_size = test_batch, .verbose = 0})
-                                     : Logs();
+  const Logs logs = reports.tests ? model.evaluate(data_of(validates ? data.validation : data.train),
+                                                   {.batch_size = test_batch, .verbose = 0})
+                                  : Logs();
   std::string line = !reports.tests ? "" : validates ? "test" : "on the training examples";
   Json result = Json::object();
-  if (const auto accuracy = figures.find("accuracy")) result.set("accuracy", *accuracy);
-  for (const auto& [name, value] : figures) {
+  if (const auto accuracy = logs.find("accuracy")) result.set("accuracy", *accuracy);
+  for (const auto& [name, value] : logs) {
     result.set(name, value);
     line += fmt::format(" - {}: {:.4f}", name, value);
   }

@@ -110,8 +110,8 @@ TEST_F(ToolTest, WhatWasTrainedIsEvaluatedAndPredictsWithOneCommand) {
   EXPECT_EQ(plain.status, 0) << plain.errors;
   EXPECT_THAT(plain.output, HasSubstr("on the validation examples - accuracy: "));
   EXPECT_EQ(shell("lockstep evaluate run.json").output, plain.output);
-  const Json figures = Json::parse(shell("lockstep evaluate out --json --on train").output);
-  EXPECT_TRUE(figures.contains("loss"));
+  const Json logs = Json::parse(shell("lockstep evaluate out --json --on train").output);
+  EXPECT_TRUE(logs.contains("loss"));
   // To standard output, or to a file that others read.
   const Answer lines = shell("lockstep predict out");
   EXPECT_EQ(std::count(lines.output.begin(), lines.output.end(), '\n'), 64);

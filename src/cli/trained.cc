@@ -128,10 +128,10 @@ RunFile with_data(RunFile run, const std::string& data) {
 
 Json evaluate_run(const RunFile& run, const UseOptions& options) {
   const keras::Model model = trained_model(run);
-  const keras::Logs figures = model.evaluate(data_of(examples_of(run, model, options.part, true)),
-                                             {.batch_size = batch_size(run, model, options), .verbose = 0});
+  const keras::Logs logs = model.evaluate(data_of(examples_of(run, model, options.part, true)),
+                                          {.batch_size = batch_size(run, model, options), .verbose = 0});
   Json result = Json::object();
-  for (const auto& [name, value] : figures) result.set(name, value);
+  for (const auto& [name, value] : logs) result.set(name, value);
   return result;
 }
 

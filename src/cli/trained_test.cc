@@ -69,10 +69,10 @@ TEST_F(TrainedRun, EvaluatesToWhatTrainingEndedWith) {
   const Json result = trained(run);
   // The folder says all that the file did.
   for (const RunFile& used : {run, read_trained_run(path("out"))}) {
-    const Json figures = evaluate_run(used, {.part = Part::validation});
-    EXPECT_NEAR(figures.at("loss").as_double(), result.at("loss").as_double(), 1e-6);
-    EXPECT_EQ(figures.at("accuracy"), result.at("accuracy"));
-    EXPECT_NE(evaluate_run(used, {.part = Part::train}).at("loss"), figures.at("loss"));
+    const Json logs = evaluate_run(used, {.part = Part::validation});
+    EXPECT_NEAR(logs.at("loss").as_double(), result.at("loss").as_double(), 1e-6);
+    EXPECT_EQ(logs.at("accuracy"), result.at("accuracy"));
+    EXPECT_NE(evaluate_run(used, {.part = Part::train}).at("loss"), logs.at("loss"));
     const train::NamedTensors predictions = predict_run(used, {.part = Part::train});
     ASSERT_EQ(predictions.size(), 1u);
     EXPECT_EQ(predictions[0].first, "prediction");

@@ -81,11 +81,11 @@ RunSummary summary_of(const std::string& body, std::string& name) {
   return summary;
 }
 
-std::string message_of(const WorkerFigures& figures, int rank) {
+std::string message_of(const WorkerStatistics& statistics, int rank) {
   MessageWriter message;
-  message.put_text(message_of(figures.summary, rank));
-  message.put(figures.width).put(static_cast<int32_t>(figures.replicas.size()));
-  for (const observe::Intervals& intervals : figures.replicas) {
+  message.put_text(message_of(statistics.summary, rank));
+  message.put(statistics.width).put(static_cast<int32_t>(statistics.replicas.size()));
+  for (const observe::Intervals& intervals : statistics.replicas) {
     message.put(static_cast<int32_t>(intervals.size()));
     for (const observe::RunRecord::Interval& interval : intervals) {
       message.put(interval.first_step).put(interval.steps).put(interval.start_ns).put(interval.wall_ns);
@@ -96,13 +96,13 @@ std::string message_of(const WorkerFigures& figures, int rank) {
   return message.take();
 }
 
-WorkerFigures figures_of(const std::string& body, std::string& name) {
+WorkerStatistics statistics_of(const std::string& body, std::string& name) {
   MessageReader message(body);
-  WorkerFigures figures;
-  figures.summary = summary_of(message.get_text(), name);
-  figures.width = std::max<int64_t>(1, message.get<int64_t>());
+  WorkerStatistics statistics;
+  statistics.summary = summary_of(message.get_text(), name);
+  statistics.width = std::max<int64_t>(1, message.get<int64_t>());
   for (auto replicas = message.get<int32_t>(); replicas > 0 && !message.ended(); --replicas) {
-    observe::Intervals& intervals = figures.replicas.emplace_back();
+    observe::Intervals& intervals = statistics.replicas.emplace_back();
     for (auto count = message.get<int32_t>(); count > 0 && !message.ended(); --count) {
       observe::RunRecord::Interval& interval = intervals.emplace_back();
       for (int64_t* each : {&interval.first_step, &interval.steps, &interval.start_ns, &interval.wall_ns,
@@ -112,13 +112,13 @@ WorkerFigures figures_of(const std::string& body, std::string& name) {
       for (int64_t& time : interval.times_ns) time = message.get<int64_t>();
     }
   }
-  return figures;
+  return statistics;
 }
 
-FiguresOfAll joined(std::vector<WorkerFigures> workers, const std::vector<std::string>& names) {
-  FiguresOfAll all;
+AllWorkersStatistics joined(std::vector<WorkerStatistics> workers, const std::vector<std::string>& names) {
+  AllWorkersStatistics all;
   std::vector<RunSummary> summaries;
-  for (const WorkerFigures& worker : workers) summaries.push_back(worker.summary);
+  for (const WorkerStatistics& worker : workers) summaries.push_back(worker.summary);
   all.summary = observe::joined(std::move(summaries), names);
   all.workers = std::move(workers);
   return all;
@@ -126,7 +126,7 @@ FiguresOfAll joined(std::vector<WorkerFigures> workers, const std::vector<std::s
 
 }  // namespace
 
-void tell_chief(comm::Workers& workers, WorkerFigures own) {
+void send_statistics(comm::Workers& workers, WorkerStatistics own) {
   // A message has a MiB at most, and a record no room for more.
   constexpr int64_t kMostIntervals = 4096;
   if (const auto replicas = static_cast<int64_t>(own.replicas.size()); replicas > 0)
@@ -134,8 +134,8 @@ void tell_chief(comm::Workers& workers, WorkerFigures own) {
   workers.group().post(message_of(own, workers.rank()));
 }
 
-std::optional<FiguresOfAll> heard_from_all(comm::Workers& workers, WorkerFigures own) {
-  std::vector<WorkerFigures> all;
+std::optional<AllWorkersStatistics> latest_statistics(comm::Workers& workers, WorkerStatistics own) {
+  std::vector<WorkerStatistics> all;
   std::vector<std::string> names;
   double oldest_s = 0;
   const std::vector<comm::Group::Post> posts = workers.group().posts();
@@ -146,20 +146,20 @@ std::optional<FiguresOfAll> heard_from_all(comm::Workers& workers, WorkerFigures
       continue;
     }
     if (posts[rank].bytes.empty()) return std::nullopt;
-    all.push_back(figures_of(posts[rank].bytes, names.emplace_back()));
+    all.push_back(statistics_of(posts[rank].bytes, names.emplace_back()));
     oldest_s = std::max(oldest_s, posts[rank].age_s);
   }
-  FiguresOfAll made = joined(std::move(all), names);
+  AllWorkersStatistics made = joined(std::move(all), names);
   made.age_s = oldest_s;
   return made;
 }
 
-FiguresOfAll gather_figures(comm::Workers& workers, const WorkerFigures& own) {
-  std::vector<WorkerFigures> all;
+AllWorkersStatistics gather_statistics(comm::Workers& workers, const WorkerStatistics& own) {
+  std::vector<WorkerStatistics> all;
   std::vector<std::string> names;
   for (const std::string& body :
        workers.gather_large("the record of the run", message_of(own, workers.rank())))
-    all.push_back(figures_of(body, names.emplace_back()));
+    all.push_back(statistics_of(body, names.emplace_back()));
   return joined(std::move(all), names);
 }
 

@@ -1,4 +1,4 @@
-// The figures of a run from all of its workers.
+// The statistics of a run from all of its workers. Functions that take Workers may be called by any thread, one at a time.
 #pragma once
 
 #include <optional>
@@ -18,21 +18,22 @@ observe::RunSummary of_all_workers(comm::Workers& workers, observe::RunSummary o
                                    double timeout_s) noexcept;
 
 // What a worker knows of a run that goes on.
-struct WorkerFigures {
+struct WorkerStatistics {
   observe::RunSummary summary = {};
   int64_t width = 1;  // of the intervals, in steps
   std::vector<observe::Intervals> replicas = {};
 };
-struct FiguresOfAll {
-  observe::RunSummary summary;
-  std::vector<WorkerFigures> workers;  // by rank
-  double age_s = 0;                    // of the oldest
+struct AllWorkersStatistics {
+  observe::RunSummary summary;            // of all workers, joined
+  std::vector<WorkerStatistics> workers;  // by rank
+  double age_s = 0;                       // of the oldest
 };
-// Tells them to the chief, who looks at them when it likes. Returns at once; only the last word counts.
-void tell_chief(comm::Workers& workers, WorkerFigures own);
-// At the chief: its own with what the others have told it last. None where one has said nothing yet.
-std::optional<FiguresOfAll> heard_from_all(comm::Workers& workers, WorkerFigures own);
-// Called by all workers: what they know now.
-FiguresOfAll gather_figures(comm::Workers& workers, const WorkerFigures& own);
+// Sends them to the chief, which reads them with latest_statistics(). Returns at once; a later call replaces an earlier
+// one that the chief has not read.
+void send_statistics(comm::Workers& workers, WorkerStatistics own);
+// At the chief: its own with what the other workers sent last; nullopt where one has sent nothing yet.
+std::optional<AllWorkersStatistics> latest_statistics(comm::Workers& workers, WorkerStatistics own);
+// A collective, called by all workers: what each knows now.
+AllWorkersStatistics gather_statistics(comm::Workers& workers, const WorkerStatistics& own);
 
 }  // namespace lockstep::distribute

@@ -380,18 +380,18 @@ Report compare_runs(const RunRecord& before, const std::string& before_name, con
                   .cause = {},
                   .evidence = {},
                   .fix = {}};
-  const std::string figures =
+  const std::string speeds =
       fmt::format("{} per step, then {}", time_text(step_before), time_text(step_after)) +
       (by_example ? fmt::format("; {:.0f} examples/s, then {:.0f}", before.examples_per_second,
                                 after.examples_per_second)
                   : "");
   if (finding.check == "same_speed") {
     finding.cause = fmt::format("{} is as fast as {}.", after_name, before_name);
-    finding.evidence = {figures};
+    finding.evidence = {speeds};
   } else {
     finding.cause = fmt::format("{} is {:.2f} times as {} as {}.", after_name, ratio > 1 ? ratio : 1 / ratio,
                                 ratio > 1 ? "slow" : "fast", before_name);
-    finding.evidence = {figures};
+    finding.evidence = {speeds};
     const auto explains = [&](const Difference& one) {
       return (one.change() > 0) == (step_after > step_before);
     };

@@ -380,7 +380,7 @@ struct NamedAt {
   const char* name;
   const char* reached;
   Tensor (*constraint)(const Histogram::Counts&);
-  Tensor (*figure)(const Histogram::Counts&);
+  Tensor (*statistic)(const Histogram::Counts&);
 };
 constexpr NamedAt kSensitivityAtSpecificity{"SensitivityAtSpecificity", "specificity", specificity,
                                             sensitivity};
@@ -417,7 +417,7 @@ class AtMetric final : public SettingsMetric<Settings> {
   Tensor result() const override {
     const Histogram::Counts counts = histogram_.counts(state_.value());
     const Tensor reached = Settings::kNamed.constraint(counts) >= this->settings_.reached;
-    return reduce_max(where(reached, Settings::kNamed.figure(counts), 0.0));
+    return reduce_max(where(reached, Settings::kNamed.statistic(counts), 0.0));
   }
   std::vector<std::pair<std::string, Tensor>> keras_state() const override {
     if (!this->built()) return {};

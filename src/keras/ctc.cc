@@ -51,7 +51,7 @@ Tensor ctc(const TensorArg& given_labels, const TensorArg& given_logits, const C
           ErrorCode::invalid_argument, here, "CTC needs a step, a label and mask_index in [0, ", classes,
           "), received logits ", logits.shape(), ", labels ", labels.shape(), " and mask_index ",
           options.mask_index);
-  const DType dtype = figure_dtype(logits.dtype());
+  const DType dtype = value_dtype(logits.dtype());
   const Tensor padding = equal(labels, options.mask_index);
   const Tensor label_length = options.label_length.defined()
                                   ? options.label_length

@@ -411,7 +411,7 @@ TEST(FocalLosses, HaveAnAlphaForEachClass) {
               HasSubstr("3 alphas do not fit 4"));
 }
 
-TEST(LossReplicas, ShareTheFiguresOfAWholeBatchToo) {
+TEST(LossReplicas, ShareTheLossOfAWholeBatchToo) {
   const auto [y, p] = examples(Kind::labels);
   // A mean of one's own slice is weighed by the slice.
   const Loss mean_of_slice = [](const Tensor& a, const Tensor& b) { return reduce_mean(square(a - b)); };

@@ -24,7 +24,7 @@ void MetricBase::build(const Tensor&, const Tensor&) {}
 void MetricBase::ensure_built(const Tensor& y_true, const Tensor& y_pred) {
   if (built_) return;
   const TracePause pause;
-  dtype_ = figure_dtype(y_pred.dtype());
+  dtype_ = value_dtype(y_pred.dtype());
   build(y_true, y_pred);
   built_ = true;
 }
@@ -49,7 +49,7 @@ double replica_share() {
   return replica ? replica->share() : 1;
 }
 
-// The weighted mean of figures. Every example weighs the same, whatever the number of its values.
+// The weighted mean of values. Every example weighs the same, whatever the number of its values.
 class MeanBase : public MetricBase {
  public:
   using MetricBase::MetricBase;
@@ -66,8 +66,8 @@ class MeanBase : public MetricBase {
 
  protected:
   // `weights` are of dtype(). Sum and count are one variable, so that a step pays for one update, and replicas for one exchange.
-  void add(const Tensor& figures, const Tensor& weights) {
-    const Tensor values = cast(figures, dtype());
+  void add(const Tensor& unweighted, const Tensor& weights) {
+    const Tensor values = cast(unweighted, dtype());
     const Tensor weighted = product(values, weights);
     if (values.rank() == 0) {
       const double share = replica_share();
@@ -332,8 +332,8 @@ class ByShape final : public MeanBase {
   }
   void update(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight) override {
     const auto [labels, predictions] = prepared(y_true, y_pred, sample_weight, kind_ == LabelKind::sparse);
-    const Tensor figures = values(labels, predictions);
-    add(figures, merged_weights(sample_weight, y_pred, figures, dtype()));
+    const Tensor per_example = values(labels, predictions);
+    add(per_example, merged_weights(sample_weight, y_pred, per_example, dtype()));
   }
 
  private:
@@ -389,8 +389,8 @@ class MeanOfValues final : public SettingsMetric<Settings, MeanBase> {
   using SettingsMetric<Settings, MeanBase>::SettingsMetric;
   bool takes_values() const override { return true; }
   void update(const Tensor&, const Tensor& values, const Tensor& sample_weight) override {
-    const Tensor figures = cast(values, this->dtype());
-    this->add(figures, merged_weights(sample_weight, values, figures));
+    const Tensor converted = cast(values, this->dtype());
+    this->add(converted, merged_weights(sample_weight, values, converted));
   }
 };
 
@@ -406,8 +406,8 @@ class SumOfValues final : public SettingsMetric<Settings> {
   bool takes_values() const override { return true; }
   void build(const Tensor&, const Tensor&) override { total_ = this->add_variable("total"); }
   void update(const Tensor&, const Tensor& values, const Tensor& sample_weight) override {
-    const Tensor figures = cast(values, this->dtype());
-    const Tensor weighted = product(figures, merged_weights(sample_weight, values, figures));
+    const Tensor converted = cast(values, this->dtype());
+    const Tensor weighted = product(converted, merged_weights(sample_weight, values, converted));
     total_.assign_add(all_reduce_sum(values.rank() == 0 ? weighted * replica_share() : reduce_sum(weighted)));
   }
   Tensor result() const override { return total_.value(); }

@@ -16,8 +16,8 @@ namespace lockstep::keras {
 // Undefined where it has none.
 inline Tensor carried_mask(const Tensor& tensor) { return Tensor(tensor.impl()->mask); }
 
-// The dtype that losses and metrics of such predictions are computed in.
-inline DType figure_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
+// The dtype in which losses and metrics are computed for predictions of `dtype`.
+inline DType value_dtype(DType dtype) { return dtype == DType::float64 ? DType::float64 : DType::float32; }
 
 // A last dimension of 1 is added to what has rank 1, or else taken from the other, where ranks differ by one.
 // `keep_positions`: predictions keep theirs, because a mask or weights speak of every position.
@@ -41,10 +41,10 @@ struct Examples {
   Tensor predictions;
 };
 
-// Predictions in figure_dtype(), labels brought to their rank and dtype; class numbers come as they are.
+// Predictions in value_dtype(), labels brought to their rank and dtype; class numbers come as they are.
 inline Examples prepared(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight,
                          bool class_numbers) {
-  const DType dtype = figure_dtype(y_pred.dtype());
+  const DType dtype = value_dtype(y_pred.dtype());
   Examples all{y_true, y_pred.dtype() == dtype ? y_pred : cast(y_pred, dtype)};
   if (class_numbers) return all;
   match_ranks(
@@ -63,8 +63,8 @@ inline Tensor aligned(const Tensor& weights, const Shape& target, DType dtype, c
   bool fits = shape.rank() == target.rank();
   for (int i = 0; fits && i < shape.rank(); ++i) fits = shape[i] == target[i] || shape[i] == 1;
   require(fits, ErrorCode::shape_mismatch, std::source_location::current(), what, " of shape ",
-          weights.shape(), " do not fit figures of shape ", target,
-          ": they must be one an example, or broadcast to that shape");
+          weights.shape(), " do not fit values of shape ", target,
+          ": they must be one per example, or broadcast to that shape");
   return shape == w.shape() ? w : reshape(w, shape);
 }
 
@@ -89,14 +89,14 @@ inline Tensor product(const Tensor& a, const Tensor& b) {
   return a * b;
 }
 
-// Sample weights times the masks that predictions and figures carry, for figures of this shape; undefined where
-// there are neither. None as dtype: that of the figures.
-inline Tensor merged_weights(const Tensor& sample_weight, const Tensor& y_pred, const Tensor& figures,
+// Sample weights times the masks that predictions and `values` carry, aligned with the shape of `values` (losses or
+// metric values); undefined where there are neither. Without `dtype` they get that of `values`.
+inline Tensor merged_weights(const Tensor& sample_weight, const Tensor& y_pred, const Tensor& values,
                              std::optional<DType> dtype = {}) {
   const auto fit = [&](const Tensor& w, const char* what) {
-    return w.defined() ? aligned(w, figures.shape(), dtype.value_or(figures.dtype()), what) : w;
+    return w.defined() ? aligned(w, values.shape(), dtype.value_or(values.dtype()), what) : w;
   };
-  const Tensor masks = product(fit(carried_mask(y_pred), "masks"), fit(carried_mask(figures), "masks"));
+  const Tensor masks = product(fit(carried_mask(y_pred), "masks"), fit(carried_mask(values), "masks"));
   return product(fit(sample_weight, "sample weights"), masks);
 }
 

@@ -197,7 +197,7 @@ TEST(RunSummary, TextOfNoStepSaysSo) {
   EXPECT_EQ(to_text(StepClock({.replicas = 2}).summary()), to_text(RunSummary{}));
 }
 
-TEST(RunSummary, JsonHoldsTheSameFigures) {
+TEST(RunSummary, JsonHoldsTheSameStatistics) {
   const auto json = nlohmann::json::parse(to_json(some_run()));
   ASSERT_EQ(json.at("replicas").size(), 2u);
   const auto& replica = json.at("replicas").at(1);

@@ -213,9 +213,9 @@ TEST_P(RandomModel, AgreesWithKeras) {
     expect_agreement(doubles(predicted[i]), doubles(record_.at("prediction").at(i)), "prediction",
                      tolerance());
 
-  const Logs figures = model.evaluate({x, y, sample_weight}, {.batch_size = kBatch, .verbose = 0});
+  const Logs logs = model.evaluate({x, y, sample_weight}, {.batch_size = kBatch, .verbose = 0});
   for (const auto& [name, value] : record_.at("evaluate").members()) {
-    const std::optional<double> ours = figures.find(name);
+    const std::optional<double> ours = logs.find(name);
     ASSERT_TRUE(ours) << name;
     // Metrics count in float32, whatever the model computes in.
     expect_agreement({*ours}, {value.as_double()}, "evaluate: " + name,

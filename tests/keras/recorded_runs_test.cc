@@ -53,14 +53,14 @@ void expect_agreement(const std::vector<double>& ours, const std::vector<double>
       << largest;
 }
 
-// A metric's value as logs name it; several are a list in Keras, and a figure each, "f1_score[2]", here.
-std::vector<std::pair<std::string, double>> figures_of(const std::string& name, const Json& value) {
+// A metric's value as logs name it; several are a list in Keras, and an entry each, "f1_score[2]", here.
+std::vector<std::pair<std::string, double>> entries_of(const std::string& name, const Json& value) {
   if (!value.is_list()) return {{name, value.as_double()}};
-  std::vector<std::pair<std::string, double>> figures;
+  std::vector<std::pair<std::string, double>> entries;
   for (size_t i = 0; i < value.items().size(); ++i)
-    for (const auto& figure : figures_of(name + "[" + std::to_string(i) + "]", value.at(i)))
-      figures.push_back(figure);
-  return figures;
+    for (const auto& entry : entries_of(name + "[" + std::to_string(i) + "]", value.at(i)))
+      entries.push_back(entry);
+  return entries;
 }
 
 class RecordedRun : public ::testing::TestWithParam<std::string> {
@@ -144,7 +144,7 @@ TEST_P(RecordedRun, AgreesWithKeras) {
   std::map<std::string, std::vector<double>> recorded_history;
   for (const auto& [name, values] : json_.at("history").members())
     for (const Json& value : values.items())
-      for (const auto& [figure, number] : figures_of(name, value)) recorded_history[figure].push_back(number);
+      for (const auto& [key, number] : entries_of(name, value)) recorded_history[key].push_back(number);
   EXPECT_EQ(history.size(), recorded_history.size());
   for (const auto& [name, recorded] : recorded_history) {
     ASSERT_TRUE(history.contains(name)) << name;
@@ -167,9 +167,9 @@ TEST_P(RecordedRun, AgreesWithKeras) {
   layers::reset_states(model);
   const Logs evaluated = model.evaluate(data(x, y, sample_weight), {.batch_size = batch_size, .verbose = 0});
   for (const auto& [name, value] : json_.at("evaluate").members())
-    for (const auto& [figure, number] : figures_of(name, value)) {
-      ASSERT_TRUE(evaluated.find(figure)) << figure;
-      expect_agreement({*evaluated.find(figure)}, {number}, "evaluate " + figure, derived());
+    for (const auto& [key, number] : entries_of(name, value)) {
+      ASSERT_TRUE(evaluated.find(key)) << key;
+      expect_agreement({*evaluated.find(key)}, {number}, "evaluate " + key, derived());
     }
 }
 

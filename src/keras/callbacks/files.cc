@@ -166,7 +166,7 @@ class CSVLoggerCallback final : public CallbackBase {
         validated = validated || name.starts_with("val_");
       }
       std::sort(keys_.begin(), keys_.end());
-      // A later epoch may be validated: as in Keras, its figures have their columns from the start.
+      // A later epoch may be validated: as in Keras, its values have their columns from the start.
       const size_t own = validated ? 0 : keys_.size();
       for (size_t i = 0; i < own; ++i) keys_.push_back("val_" + keys_[i]);
       if (file_->size() == 0) {

@@ -1,4 +1,4 @@
-// A figure of the logs that should fall, or rise.
+// A value of the logs, by its name, that should fall or rise. For one thread at a time.
 #pragma once
 
 #include <limits>
@@ -11,11 +11,11 @@ namespace lockstep::keras {
 
 class Monitor {
  public:
-  // `mode`: min, max or auto. Throws Error(invalid_argument) where auto does not know the figure.
+  // `mode`: min, max or auto. Throws Error(invalid_argument) where auto does not know the name.
   Monitor(std::string name, const std::string& mode, double min_delta, const char* callback);
 
   const std::string& name() const { return name_; }
-  // The figure; warns once where the logs do not have it, naming those that they have.
+  // The value; warns once where the logs do not have it, naming those that they have.
   std::optional<double> read(const Logs& logs);
   bool better(double value, double than) const {
     return rises_ ? value - min_delta_ > than : value + min_delta_ < than;

@@ -76,7 +76,7 @@ std::string ProgressBar::text(const Logs& values) const {
                                : fmt::format("{:.0f}s", seconds(now_ - start_));
   std::string text = line(each, time, "");
   Logs shown;
-  // What is overwritten must stay on one line: the last figures go where there is no room for them.
+  // What is overwritten must stay on one line: the last values go where there is no room for them.
   for (const auto& [name, value] : values) {
     shown.set(name, value);
     std::string longer = line(each, time, values_text(shown));

@@ -27,12 +27,12 @@ namespace {
 
 using Record = observe::RunRecord;
 using State = Record::State;
-using distribute::WorkerFigures;
+using distribute::WorkerStatistics;
 
 constexpr int64_t kSecond = 1'000'000'000;
 // How often the clock is looked at: less often as the run grows.
 constexpr int64_t kFirstLookNs = kSecond / 50, kLookNs = kSecond / 5;
-constexpr int64_t kWordNs = kSecond;  // between two that a worker sends to the chief
+constexpr int64_t kSendNs = kSecond;  // between two that a worker sends to the chief
 constexpr int64_t kCloseLooks = 128;  // batches
 constexpr int64_t kTraceFrom = 4, kTracedSteps = 3;
 constexpr int64_t kEventsPerThread = 1 << 14;  // a MiB
@@ -144,7 +144,7 @@ class MemoryOverTime {
 // What is known of the run that goes on.
 struct Run {
   Record record;  // all that is not made anew for every snapshot
-  int64_t began_ns = 0, next_look_ns = 0, next_write_ns = 0, next_word_ns = 0;
+  int64_t began_ns = 0, next_look_ns = 0, next_write_ns = 0, next_send_ns = 0;
   int epoch = 0;
   int64_t last_batch = -1;
   int64_t steps = 0;  // made here
@@ -156,8 +156,8 @@ struct Run {
   std::vector<int64_t> epochs;
   std::map<std::string, std::vector<double>> curves;
   std::vector<std::string> curve_order;
-  WorkerFigures before;                             // a restart, by replica of all workers
-  std::optional<distribute::FiguresOfAll> workers;  // of several, as far as they are known here
+  WorkerStatistics before;                                  // a restart, by replica of all workers
+  std::optional<distribute::AllWorkersStatistics> workers;  // of several, as far as they are known here
 };
 
 class RunRecordCallback final : public CallbackBase {
@@ -230,13 +230,13 @@ class RunRecordCallback final : public CallbackBase {
     if (!close && now < run.next_look_ns) return;
     look(now);
     const auto& workers = trainer().strategy().workers();
-    if (workers && !chief() && now >= run.next_word_ns) {
-      run.next_word_ns = now + kWordNs;
-      distribute::tell_chief(*workers, own_figures());
+    if (workers && !chief() && now >= run.next_send_ns) {
+      run.next_send_ns = now + kSendNs;
+      distribute::send_statistics(*workers, own_statistics());
     }
     if (now < run.next_write_ns || !chief() || !writer_) return;
     run.next_write_ns = now + std::clamp((now - run.began_ns) / 64, kSecond, 10 * kSecond);
-    if (workers) take_workers(distribute::heard_from_all(*workers, own_figures()));
+    if (workers) take_workers(distribute::latest_statistics(*workers, own_statistics()));
     attempt([&] { writer_->hand_over(snapshot()); });
   }
 
@@ -253,7 +253,7 @@ class RunRecordCallback final : public CallbackBase {
     }
     if (!chief() || !writer_) return;
     if (const auto& workers = trainer().strategy().workers())
-      take_workers(distribute::heard_from_all(*workers, own_figures()));
+      take_workers(distribute::latest_statistics(*workers, own_statistics()));
     attempt([&] { writer_->hand_over(snapshot()); });
   }
 
@@ -261,7 +261,7 @@ class RunRecordCallback final : public CallbackBase {
     Run& run = *run_;
     if (run.history) look(monotonic_ns());
     if (const auto& workers = trainer().strategy().workers())
-      take_workers(distribute::gather_figures(*workers, own_figures()));
+      take_workers(distribute::gather_statistics(*workers, own_statistics()));
     run.record.state = trainer().interrupted() ? State::interrupted : State::finished;
     if (chief() && writer_) attempt([&] { writer_->write(snapshot()); });
     writer_.reset();
@@ -368,9 +368,9 @@ class RunRecordCallback final : public CallbackBase {
     run.record.kernels->ceiling_is = options_.ceiling_is;
   }
 
-  WorkerFigures own_figures() const {
+  WorkerStatistics own_statistics() const {
     const Run& run = *run_;
-    WorkerFigures own;
+    WorkerStatistics own;
     if (const FitRun* fit = trainer().run()) own.summary = fit->summary();
     if (run.history) {
       own.width = run.history->width();
@@ -379,24 +379,24 @@ class RunRecordCallback final : public CallbackBase {
     return own;
   }
 
-  void take_workers(std::optional<distribute::FiguresOfAll> all) {
+  void take_workers(std::optional<distribute::AllWorkersStatistics> all) {
     if (!all) return;
     run_->record.others_ms = milliseconds_since_1970() - static_cast<int64_t>(all->age_s * 1000);
     run_->workers = std::move(all);
   }
 
   // Of all workers, by replica: what was before a restart, then what was timed since.
-  WorkerFigures steps_of_all() const {
+  WorkerStatistics steps_of_all() const {
     const Run& run = *run_;
-    WorkerFigures all;
-    const auto add = [&](const WorkerFigures& part) {
+    WorkerStatistics all;
+    const auto add = [&](const WorkerStatistics& part) {
       all.width = std::max(all.width, part.width);
       all.replicas.insert(all.replicas.end(), part.replicas.begin(), part.replicas.end());
     };
     if (run.workers)
-      for (const WorkerFigures& worker : run.workers->workers) add(worker);
+      for (const WorkerStatistics& worker : run.workers->workers) add(worker);
     else
-      add(own_figures());
+      add(own_statistics());
     all.width = std::max(all.width, run.before.width);
     for (size_t r = 0; r < std::min(all.replicas.size(), run.before.replicas.size()); ++r) {
       const observe::Intervals& before = run.before.replicas[r];
@@ -413,7 +413,7 @@ class RunRecordCallback final : public CallbackBase {
     const observe::RunSummary own = fit ? fit->summary() : observe::RunSummary();
     const observe::RunSummary& summary = run.workers ? run.workers->summary : own;
     observe::add_summary(record, summary);
-    WorkerFigures steps = steps_of_all();
+    WorkerStatistics steps = steps_of_all();
     observe::add_intervals(record, std::move(steps.replicas), steps.width, run.workers.has_value(), summary);
     for (size_t d = 0; d < own.memory.size(); ++d) record.memory.push_back(run.memory.of(d, own.memory[d]));
     if (run.workers)  // what other workers hold is known at its peak

@@ -125,7 +125,7 @@ Tensor Outputs::total_loss(const TensorList& y, const TensorList& predictions, c
             model_.name(), "\" has a loss, but the data has no label for it");
     const Tensor loss = output.loss(target, predictions[i], i < weights.size() ? weights[i] : Tensor());
     if (output.loss_mean) {
-      output.loss_mean->make(figure_dtype(loss.dtype()));
+      output.loss_mean->make(value_dtype(loss.dtype()));
       fill_restored();
       output.loss_mean->add(all_reduce_sum(loss), global_batch_size(predictions[i]));
     }
@@ -220,10 +220,10 @@ Logs Outputs::results() const {
     const int earlier = uses[name]++;
     if (metric.variables().empty()) return;
     const Tensor result = metric.result();
-    const std::string figure = earlier == 0 ? name : name + "_" + std::to_string(earlier);
+    const std::string key = earlier == 0 ? name : name + "_" + std::to_string(earlier);
     const std::vector<double> values = cast(result, DType::float64).to_vector<double>();
     for (size_t i = 0; i < values.size(); ++i)
-      entries.emplace_back(figure + place_text(i, result.shape()), values[i]);
+      entries.emplace_back(key + place_text(i, result.shape()), values[i]);
   };
   const auto prefix = [&](const Output& output) { return outputs_.size() > 1 ? output.name + "_" : ""; };
   for (const Output& output : outputs_) {

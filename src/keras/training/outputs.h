@@ -35,8 +35,6 @@ class Outputs {
   // that, so that no batch has to be read for its sake. Error(invalid_argument) by then where the numbers differ.
   TensorList values() const;
   void restore(const TensorList& values);
-  // Makes those of the loss, for a loss of this dtype.
-  void make_loss_mean(DType dtype) { loss_mean_.make(dtype); }
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.
   Logs results() const;
   void reset();

@@ -14,7 +14,7 @@ class RunningMean {
  public:
   // `mean` over `examples` examples; the same on every replica. The first one says what is added up in.
   void add(const Tensor& mean, int64_t examples) {
-    make(figure_dtype(mean.dtype()));
+    make(value_dtype(mean.dtype()));
     const double weight = static_cast<double>(examples);
     total_.assign_add(cast(mean, total_.dtype()) * weight);
     count_.assign_add(ones_like(count_) * weight);

@@ -545,7 +545,7 @@ TEST(Predict, JoinsTheBatches) {
   EXPECT_THAT(refusal([&] { model.predict(rows(3), {.batch_size = 0}); }), HasSubstr("batch_size"));
 }
 
-TEST(TrainOnBatch, GivesTheFiguresOfThisBatchAlone) {
+TEST(TrainOnBatch, GivesTheLogsOfThisBatchAlone) {
   const Model model =
       linear({.optimizer = optimizers::SGD({.learning_rate = 0}), .loss = "mse", .metrics = {"mae"}});
   const Logs first = model.train_on_batch({{rows(4)}, {column(4)}, {}});
