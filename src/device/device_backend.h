@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-class SendsAhead;
+class AsyncHostCopies;
 
 // Thread-safe.
 class DeviceBackend {
@@ -43,9 +43,11 @@ class DeviceBackend {
   // At least 64-byte aligned; throws Error(out_of_memory) with what was asked and what is held.
   virtual void* allocate(size_t bytes, std::source_location where) = 0;
   virtual void deallocate(void* data, size_t bytes) noexcept = 0;
-  // Memory for what the host sends ahead of its use: copy_from_host() into it happens beside what the device computes,
-  // not behind it. Nothing else may write there.
-  virtual void* allocate_ahead(size_t bytes, std::source_location where) { return allocate(bytes, where); }
+  // Memory for what is prefetched: copy_from_host() into it overlaps with compute, instead of queueing behind it. Nothing
+  // else may write there.
+  virtual void* allocate_for_prefetch(size_t bytes, std::source_location where) {
+    return allocate(bytes, where);
+  }
   virtual MemoryInfo memory_info() const = 0;
   virtual void reset_peak_memory() = 0;
   virtual void set_memory_limit(int64_t bytes) = 0;
@@ -71,8 +73,9 @@ class DeviceBackend {
   virtual void bind_thread() const {}
   // These launches, to be replayed as a whole; they do not happen now. Null: this device captures nothing.
   virtual std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches);
-  // How the host's bytes travel beside what is computed. Null: they travel in the order of the compute stream.
-  virtual SendsAhead* sends_ahead() { return nullptr; }
+  // Host-to-device copies that overlap with compute. Null: the backend has no copy stream, and copies go in the order of
+  // the compute stream.
+  virtual AsyncHostCopies* async_host_copies() { return nullptr; }
 
   // --- counters ---
   DeviceCounters counters() const;

@@ -7,8 +7,8 @@ constexpr size_t kAlignment = 256;
 
 }  // namespace
 
-HostInputs::HostInputs(Device& device) : device_(device), sends_(backend_of(device).sends_ahead()) {
-  if (!sends_) return;
+HostInputs::HostInputs(Device& device) : device_(device), copies_(backend_of(device).async_host_copies()) {
+  if (!copies_) return;
   for (Block& block : blocks_) {
     block.sent = backend_of(device).new_event();
     block.read = backend_of(device).new_event();
@@ -63,7 +63,7 @@ void HostInputs::send() {
   auto* const data = static_cast<char*>(block.memory->data());
   for (size_t i = 0; i < pieces_.size(); ++i) *places_[i] = data + pieces_[i].offset;
   queued_ = true;
-  if (sends_->send_ahead(data, pieces_, *block.read, *block.sent)) block.sources.swap(sources_);
+  if (copies_->copy_async(data, pieces_, *block.read, *block.sent)) block.sources.swap(sources_);
   sources_.clear();
 }
 

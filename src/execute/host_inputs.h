@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "device/sends_ahead.h"
+#include "device/async_host_copies.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::execute {
@@ -23,7 +23,7 @@ class HostInputs {
   ~HostInputs();
 
   // Whether what lies there goes this way.
-  bool takes(const Device& from) const { return sends_ && from.kind() == DeviceKind::cpu; }
+  bool takes(const Device& from) const { return copies_ && from.kind() == DeviceKind::cpu; }
   void begin();
   // `source` is a place in the memory of `from`; `place` is to become the address that the device reads it at.
   void add(const std::shared_ptr<Storage>& from, const void* source, size_t bytes, void*& place);
@@ -42,12 +42,12 @@ class HostInputs {
   static void let_go(Block& block);
 
   Device& device_;
-  SendsAhead* sends_;  // null: the device cannot
+  AsyncHostCopies* copies_;  // null: the device has no copy stream
   std::array<Block, 2> blocks_;
   size_t turn_ = 0;
   bool queued_ = false;  // something was sent, and not finished
   size_t bytes_ = 0;
-  std::vector<SendsAhead::Piece> pieces_;
+  std::vector<AsyncHostCopies::Piece> pieces_;
   std::vector<std::shared_ptr<Storage>> sources_;  // what the pieces lie in
   std::vector<void**> places_;
 };

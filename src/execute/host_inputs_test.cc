@@ -12,15 +12,15 @@ using lockstep::testing::AsynchronousDevice;
 using lockstep::testing::counting;
 using lockstep::testing::one_thread_devices;
 
-class SendingDevice final : public AsynchronousDevice, public SendsAhead {
+class SendingDevice final : public AsynchronousDevice, public AsyncHostCopies {
  public:
   using AsynchronousDevice::AsynchronousDevice;
 
   bool reads_later = true;
   std::vector<uint32_t> sent;  // the events behind what was sent
 
-  SendsAhead* sends_ahead() override { return this; }
-  bool send_ahead(void* target, std::span<const Piece> pieces, const Event& after, Event& done) override {
+  AsyncHostCopies* async_host_copies() override { return this; }
+  bool copy_async(void* target, std::span<const Piece> pieces, const Event& after, Event& done) override {
     after.wait(compute_stream());
     for (const Piece& piece : pieces)
       std::memcpy(static_cast<char*>(target) + piece.offset, piece.source, piece.bytes);

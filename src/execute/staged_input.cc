@@ -5,7 +5,7 @@
 namespace lockstep::execute {
 namespace {
 
-constexpr size_t kSentAhead = 256 << 10;  // bytes from which on a copy beside the computation pays
+constexpr size_t kPrefetched = 256 << 10;  // bytes from which on a copy beside the computation pays
 
 }  // namespace
 
@@ -29,11 +29,11 @@ void* StagedInput::bring(Device& from, void* source, size_t bytes) {
   void* const target = copy_->data();
   if (here) {
     stream().copy(target, source, bytes);
-  } else if (from.kind() == DeviceKind::cpu && bytes >= kSentAhead) {
-    // The device still computes with what the last run left there: the host's bytes arrive beside that meanwhile.
-    const Storage ahead(*device_, bytes, std::source_location::current(), true);
-    copy_across(from, source, *device_, ahead.data(), bytes);
-    stream().copy(target, ahead.data(), bytes);
+  } else if (from.kind() == DeviceKind::cpu && bytes >= kPrefetched) {
+    // The device still computes with what the last run left there: the copy from the host overlaps with that.
+    const Storage prefetched(*device_, bytes, std::source_location::current(), true);
+    copy_across(from, source, *device_, prefetched.data(), bytes);
+    stream().copy(target, prefetched.data(), bytes);
   } else {
     copy_across(from, source, *device_, target, bytes);
   }

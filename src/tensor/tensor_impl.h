@@ -14,12 +14,12 @@ namespace lockstep {
 // A block of device memory; freed with its last owner.
 class Storage {
  public:
-  // `ahead`: see Device::allocate_ahead().
-  Storage(Device& device, size_t bytes, std::source_location where, bool ahead = false)
+  // `for_prefetch`: see DeviceBackend::allocate_for_prefetch().
+  Storage(Device& device, size_t bytes, std::source_location where, bool for_prefetch = false)
       : device_(device),
         bytes_(bytes),
-        data_(ahead ? backend_of(device).allocate_ahead(bytes, where)
-                    : backend_of(device).allocate(bytes, where)),
+        data_(for_prefetch ? backend_of(device).allocate_for_prefetch(bytes, where)
+                           : backend_of(device).allocate(bytes, where)),
         use_(backend_of(device).ledger().add(bytes)) {}
   ~Storage() {
     backend_of(device_).ledger().remove(use_, bytes_);

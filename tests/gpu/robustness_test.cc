@@ -1,5 +1,5 @@
 // What must not change with time or place: memory over thousands of steps, checkpoints between devices, training in 16
-// bits; and that copies ahead happen beside the computation.
+// bits; and that asynchronous copies from the host overlap with compute.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -207,11 +207,11 @@ TEST_F(GpuRobustness, LongMixedPrecisionTrainsAsOnTheCpu) {
   }
 }
 
-// --- copies ahead ---
+// --- asynchronous copies from the host ---
 
 // Copies through more pinned memory than there is can only return while copies happen; the computation that was queued
 // before them has not ended by then.
-TEST_F(GpuRobustness, CopiesAheadHappenBesideTheComputation) {
+TEST_F(GpuRobustness, PrefetchCopiesOverlapWithCompute) {
   DeviceBackend& device = backend_of(gpu());
   const auto begun = device.new_event(Event::Timed::yes), ended = device.new_event(Event::Timed::yes);
   const auto busy = [&] { return ended->ns_since(*begun) == 0; };
@@ -228,26 +228,27 @@ TEST_F(GpuRobustness, CopiesAheadHappenBesideTheComputation) {
   for (int round = 0; round < 2; ++round) {
     compute(2);
     gpu().synchronize();
-    std::unique_ptr<Storage> ahead;
+    std::unique_ptr<Storage> prefetched;
     if (round == 0) {
       // What the device used before must be free of readers: nothing is queued.
-      ahead = std::make_unique<Storage>(gpu(), kBytes, std::source_location::current(), true);
+      prefetched = std::make_unique<Storage>(gpu(), kBytes, std::source_location::current(), true);
     }
     begun->record(device.compute_stream());
     const Tensor last = compute(100);
     ended->record(device.compute_stream());
     ASSERT_TRUE(busy()) << "the computation was too short";
-    if (!ahead) ahead = std::make_unique<Storage>(gpu(), kBytes, std::source_location::current(), true);
-    device.copy_from_host(ahead->data(), bytes.data(), kBytes);
+    if (!prefetched)
+      prefetched = std::make_unique<Storage>(gpu(), kBytes, std::source_location::current(), true);
+    device.copy_from_host(prefetched->data(), bytes.data(), kBytes);
     EXPECT_TRUE(busy()) << "the copy has waited for the computation, round " << round;
     std::vector<char> back(kBytes);
-    device.copy_to_host(back.data(), ahead->data(), kBytes);
+    device.copy_to_host(back.data(), prefetched->data(), kBytes);
     EXPECT_EQ(back, bytes);
   }
 }
 
 // Blocks go round while kernels still read them: every batch must arrive as it was sent.
-TEST_F(GpuRobustness, BatchesSentAheadAreNeverOverwrittenTooSoon) {
+TEST_F(GpuRobustness, PrefetchedBatchesAreNeverOverwrittenTooSoon) {
   const DeviceScope scope(gpu());
   constexpr int64_t kRows = 512, kColumns = 1024;
   const Tensor weights = Tensor::full(DType::float32, {kColumns, kColumns}, 1.0 / kColumns);

@@ -68,7 +68,7 @@ CudaDevice::CudaDevice(int ordinal, int index, const PhysicalGpu& gpu, const Gpu
     : DeviceBackend(DeviceKind::gpu, index, 1), ordinal_(ordinal), uuid_(gpu.uuid) {
   enable_peers(ordinal_);
   bind(ordinal_);
-  check(cudaEventCreateWithFlags(&ahead_copied_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  check(cudaEventCreateWithFlags(&prefetch_copied_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   for (cudaEvent_t& event : marks_)
     check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags");
   memory_.limit = options.memory_limit;
@@ -113,16 +113,16 @@ void CudaDevice::give_back(void* segment, size_t) noexcept { cudaFree(segment); 
 // What is kept for copies goes first where memory is short.
 void* CudaDevice::try_allocate(size_t bytes) {
   void* data = allocator_.allocate(bytes);
-  if (data || ahead_kept_.empty()) return data;
-  for (const auto& [block, ahead] : ahead_kept_) allocator_.deallocate(block);
-  ahead_kept_.clear();
+  if (data || prefetch_kept_.empty()) return data;
+  for (const auto& [block, prefetched] : prefetch_kept_) allocator_.deallocate(block);
+  prefetch_kept_.clear();
   return allocator_.allocate(bytes);
 }
 
 void CudaDevice::count_memory() {
   const CachingAllocator::Statistics statistics = allocator_.statistics();
   size_t kept = 0;
-  for (const auto& [block, ahead] : ahead_kept_) kept += ahead.bytes;
+  for (const auto& [block, prefetched] : prefetch_kept_) kept += prefetched.bytes;
   memory_.current = static_cast<int64_t>(statistics.used - kept);
   memory_.peak = std::max(memory_.peak, memory_.current);
   memory_.reserved = static_cast<int64_t>(statistics.reserved);
@@ -140,42 +140,42 @@ void* CudaDevice::allocate(size_t bytes, std::source_location where) {
 void CudaDevice::deallocate(void* data, size_t) noexcept {
   if (!data) return;
   const std::lock_guard lock(memory_mutex_);
-  if (const auto found = ahead_.find(data); found != ahead_.end()) {
+  if (const auto found = prefetch_blocks_.find(data); found != prefetch_blocks_.end()) {
     try {
-      if (ahead_kept_.size() == kAheadKept) {
-        allocator_.deallocate(ahead_kept_.front().first);
-        ahead_kept_.erase(ahead_kept_.begin());
+      if (prefetch_kept_.size() == kPrefetchBlocksKept) {
+        allocator_.deallocate(prefetch_kept_.front().first);
+        prefetch_kept_.erase(prefetch_kept_.begin());
       }
-      ahead_kept_.push_back(*found);
-      ahead_kept_.back().second.mark = mark();
+      prefetch_kept_.push_back(*found);
+      prefetch_kept_.back().second.mark = mark();
     } catch (...) {
       // The process ends, and the driver went first.
     }
-    ahead_.erase(found);
+    prefetch_blocks_.erase(found);
   } else {
     allocator_.deallocate(data);
   }
   count_memory();
 }
 
-void* CudaDevice::allocate_ahead(size_t bytes, std::source_location where) {
+void* CudaDevice::allocate_for_prefetch(size_t bytes, std::source_location where) {
   const size_t rounded = CachingAllocator::rounded(bytes);
   const std::lock_guard lock(memory_mutex_);
   // The one that was given back first: the stream is most likely past it.
-  const auto found = std::find_if(ahead_kept_.begin(), ahead_kept_.end(), [&](const auto& block) {
+  const auto found = std::find_if(prefetch_kept_.begin(), prefetch_kept_.end(), [&](const auto& block) {
     return block.second.bytes >= rounded && block.second.bytes / 2 <= rounded;
   });
   void* data = nullptr;
-  if (found != ahead_kept_.end()) {
+  if (found != prefetch_kept_.end()) {
     data = found->first;
-    ahead_[data] = found->second;
-    ahead_kept_.erase(found);
+    prefetch_blocks_[data] = found->second;
+    prefetch_kept_.erase(found);
   } else {
     data = try_allocate(rounded);
     if (!data) fail_out_of_memory(bytes, where);
-    ahead_[data] = {.bytes = rounded, .mark = mark()};
+    prefetch_blocks_[data] = {.bytes = rounded, .mark = mark()};
   }
-  ahead_[data].fresh = true;
+  prefetch_blocks_[data].fresh = true;
   count_memory();
   return data;
 }
@@ -272,7 +272,8 @@ void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) 
   int64_t read_until = -1;
   {
     const std::lock_guard lock(memory_mutex_);
-    if (const auto found = ahead_.find(target); found != ahead_.end() && found->second.fresh) {
+    if (const auto found = prefetch_blocks_.find(target);
+        found != prefetch_blocks_.end() && found->second.fresh) {
       found->second.fresh = false;
       read_until = found->second.mark;
     }
@@ -281,33 +282,33 @@ void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) 
     const std::lock_guard lock(staging_.mutex);
     return copy_pieces(target, source, bytes, staging_, stream_.handle());
   }
-  const std::lock_guard lock(ahead_staging_.mutex);
+  const std::lock_guard lock(copy_staging_.mutex);
   check(
-      cudaStreamWaitEvent(ahead_stream_.handle(), marks_[static_cast<size_t>(read_until) % marks_.size()], 0),
+      cudaStreamWaitEvent(copy_stream_.handle(), marks_[static_cast<size_t>(read_until) % marks_.size()], 0),
       "cudaStreamWaitEvent");
   const bool direct = is_pinned(source, bytes);
   if (direct)
-    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, ahead_stream_.handle()),
+    check(cudaMemcpyAsync(target, source, bytes, cudaMemcpyHostToDevice, copy_stream_.handle()),
           "cudaMemcpyAsync to the device");
   else
-    copy_pieces(target, source, bytes, ahead_staging_, ahead_stream_.handle());
+    copy_pieces(target, source, bytes, copy_staging_, copy_stream_.handle());
   // The host fills the pinned slots slower than the bus empties them, so there is hardly anything left to wait for.
-  check(cudaEventRecord(ahead_copied_, ahead_stream_.handle()), "cudaEventRecord");
-  check(cudaStreamWaitEvent(stream_.handle(), ahead_copied_, 0), "cudaStreamWaitEvent");
+  check(cudaEventRecord(prefetch_copied_, copy_stream_.handle()), "cudaEventRecord");
+  check(cudaStreamWaitEvent(stream_.handle(), prefetch_copied_, 0), "cudaStreamWaitEvent");
   // The caller may write over what it gave as soon as this returns.
-  if (direct) check(cudaEventSynchronize(ahead_copied_), "cudaEventSynchronize");
+  if (direct) check(cudaEventSynchronize(prefetch_copied_), "cudaEventSynchronize");
 }
 
-bool CudaDevice::send_ahead(void* target, std::span<const Piece> pieces, const Event& after, Event& sent) {
+bool CudaDevice::copy_async(void* target, std::span<const Piece> pieces, const Event& after, Event& sent) {
   // From here on the GPU reads pinned memory itself: it takes longer than a core to begin, but goes on faster.
   constexpr size_t kDirect = size_t{256} << 10;
   bind(ordinal_);
-  const std::lock_guard lock(ahead_staging_.mutex);
-  const cudaStream_t stream = ahead_stream_.handle();
+  const std::lock_guard lock(copy_staging_.mutex);
+  const cudaStream_t stream = copy_stream_.handle();
   const auto pinned = [](const Piece& p) { return p.bytes >= kDirect && is_pinned(p.source, p.bytes); };
   auto* const to = static_cast<char*>(target);
   bool still_read = false;
-  after.wait(ahead_stream_);
+  after.wait(copy_stream_);
   // Small ones wait for each other in a slot, and go together.
   char* staged = nullptr;
   size_t index = 0, begin = 0, end = 0;  // of the slot: which, and the part of the target that it is for
@@ -315,7 +316,7 @@ bool CudaDevice::send_ahead(void* target, std::span<const Piece> pieces, const E
     if (!staged) return;
     check(cudaMemcpyAsync(to + begin, staged, end - begin, cudaMemcpyHostToDevice, stream),
           "cudaMemcpyAsync to the device");
-    check(cudaEventRecord(ahead_staging_.free[index], stream), "cudaEventRecord");
+    check(cudaEventRecord(copy_staging_.free[index], stream), "cudaEventRecord");
     staged = nullptr;
   };
   for (const Piece& piece : pieces) {
@@ -324,11 +325,11 @@ bool CudaDevice::send_ahead(void* target, std::span<const Piece> pieces, const E
             "cudaMemcpyAsync to the device");
       still_read = true;
     } else if (piece.bytes > Staging::kSlotBytes) {
-      copy_pieces(to + piece.offset, piece.source, piece.bytes, ahead_staging_, stream);
+      copy_pieces(to + piece.offset, piece.source, piece.bytes, copy_staging_, stream);
     } else {
       if (staged && piece.offset + piece.bytes - begin > Staging::kSlotBytes) flush();
       if (!staged) {
-        staged = slot(ahead_staging_, index);
+        staged = slot(copy_staging_, index);
         begin = piece.offset;
       }
       copy_to_pinned(staged + (piece.offset - begin), static_cast<const char*>(piece.source), piece.bytes);
@@ -336,7 +337,7 @@ bool CudaDevice::send_ahead(void* target, std::span<const Piece> pieces, const E
     }
   }
   flush();
-  sent.record(ahead_stream_);
+  sent.record(copy_stream_);
   sent.wait(stream_);
   return still_read;
 }

@@ -12,17 +12,17 @@
 #include <vector>
 
 #include "backends/cuda/stream.h"
+#include "device/async_host_copies.h"
 #include "device/caching_allocator.h"
 #include "device/gpu_driver.h"
-#include "device/sends_ahead.h"
 
 namespace lockstep::cuda {
 
-// Thread-safe. All work is queued on the compute stream, in the order of the calls, unless somebody names another. Memory that is given back may be used
-// again at once: whoever gets it queues behind whoever had it. What the host sends ahead has a stream of its own and
-// blocks of its own: each is written when those who read what it held before are done, and the compute stream
-// waits for the copy.
-class CudaDevice final : public DeviceBackend, public SendsAhead, private SegmentSource {
+// Thread-safe. All work is queued on the compute stream, in the order of the calls, unless somebody names another. Memory
+// that is given back may be used again at once: whoever gets it queues behind whoever had it. Host-to-device prefetch has
+// a copy stream and blocks of its own: each is written when those who read what it held before are done, and the compute
+// stream waits for the copy.
+class CudaDevice final : public DeviceBackend, public AsyncHostCopies, private SegmentSource {
  public:
   CudaDevice(int ordinal, int index, const PhysicalGpu& gpu, const GpuOptions& options);
   ~CudaDevice() override;
@@ -32,13 +32,13 @@ class CudaDevice final : public DeviceBackend, public SendsAhead, private Segmen
 
   void* allocate(size_t bytes, std::source_location where) override;
   void deallocate(void* data, size_t bytes) noexcept override;
-  void* allocate_ahead(size_t bytes, std::source_location where) override;
+  void* allocate_for_prefetch(size_t bytes, std::source_location where) override;
   MemoryInfo memory_info() const override;
   void reset_peak_memory() override;
   void set_memory_limit(int64_t bytes) override;
 
   void copy_from_host(void* target, const void* source, size_t bytes) override;
-  bool send_ahead(void* target, std::span<const Piece> pieces, const Event& after, Event& sent) override;
+  bool copy_async(void* target, std::span<const Piece> pieces, const Event& after, Event& copied) override;
   void copy_to_host(void* target, const void* source, size_t bytes) override;
   void copy_from_device(void* target, DeviceBackend& from, const void* source, size_t bytes) override;
 
@@ -47,7 +47,7 @@ class CudaDevice final : public DeviceBackend, public SendsAhead, private Segmen
   std::unique_ptr<Event> new_event(Event::Timed timed) override { return make_event(*this, timed); }
   void bind_thread() const override;
   std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override;
-  SendsAhead* sends_ahead() override { return this; }
+  AsyncHostCopies* async_host_copies() override { return this; }
 
  private:
   // Pinned memory through which the host's bytes go, so that a copy neither waits for the stream nor for the bus.
@@ -60,13 +60,13 @@ class CudaDevice final : public DeviceBackend, public SendsAhead, private Segmen
     size_t next = 0;
   };
 
-  // A block of allocate_ahead().
-  struct Ahead {
+  // A block of allocate_for_prefetch().
+  struct PrefetchBlock {
     size_t bytes = 0;
     int64_t mark = 0;    // behind the last who read it
     bool fresh = false;  // nothing was written yet
   };
-  static constexpr size_t kAheadKept = 16;
+  static constexpr size_t kPrefetchBlocksKept = 16;
 
   void* take(size_t bytes) override;
   void give_back(void* segment, size_t bytes) noexcept override;
@@ -83,10 +83,10 @@ class CudaDevice final : public DeviceBackend, public SendsAhead, private Segmen
   std::mutex capture_mutex_;
   CudaStream capture_stream_{*this};
   CudaStream stream_{*this, CudaStream::Priority::normal, &capture_stream_};
-  CudaStream ahead_stream_{*this};
+  CudaStream copy_stream_{*this};
   Staging staging_;
-  Staging ahead_staging_;
-  cudaEvent_t ahead_copied_ = nullptr;
+  Staging copy_staging_;
+  cudaEvent_t prefetch_copied_ = nullptr;
   // Places in the order of the compute stream, behind those who read a block. They take turns: one that was overwritten is
   // waited for by waiting for a later one.
   std::array<cudaEvent_t, 64> marks_{};
@@ -95,8 +95,9 @@ class CudaDevice final : public DeviceBackend, public SendsAhead, private Segmen
   mutable std::mutex memory_mutex_;
   CachingAllocator allocator_{*this};
   MemoryInfo memory_;
-  std::unordered_map<void*, Ahead> ahead_;
-  std::vector<std::pair<void*, Ahead>> ahead_kept_;  // for the next ones; those given back last come last
+  std::unordered_map<void*, PrefetchBlock> prefetch_blocks_;
+  std::vector<std::pair<void*, PrefetchBlock>>
+      prefetch_kept_;  // for the next ones; those given back last come last
 };
 
 }  // namespace lockstep::cuda

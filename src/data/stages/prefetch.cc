@@ -6,8 +6,8 @@
 namespace lockstep::data {
 namespace {
 
-// The tensor on this device, brought there beside what it computes.
-Tensor sent_ahead(const Tensor& tensor, Device& device) {
+// The tensor on this device, by a copy that overlaps with what the device computes.
+Tensor prefetched(const Tensor& tensor, Device& device) {
   static const MemoryLedger::Use use = memory_use("prefetched data");
   const MemoryUseScope scope(use);
   const TensorImpl& impl = *tensor.impl();
@@ -40,7 +40,7 @@ class PrefetchCursor final : public Cursor {
   bool fetch(Item& item) {
     if (!input_->next(item)) return false;
     if (device_)
-      for (Tensor& tensor : item.element().flat()) tensor = sent_ahead(tensor, *device_);
+      for (Tensor& tensor : item.element().flat()) tensor = prefetched(tensor, *device_);
     return true;
   }
   bool advance(Item& item) override {
