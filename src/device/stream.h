@@ -38,7 +38,8 @@ class Event {
   }
   // What is queued on the stream, of whichever device, from now on happens after it; captured as above.
   virtual void wait(Stream& stream) const = 0;
-  // The calling thread waits until it has happened. Throws what kernels before it found wrong.
+  // The calling thread waits until it has happened. Throws deferred device errors of kernels before
+  // it, as Stream::synchronize() does.
   virtual void synchronize() const = 0;
   // From `earlier`, an event of the same device, to this one, where both were made to be timed; 0 where one of them has
   // not happened yet.
@@ -73,9 +74,10 @@ class Stream {
   virtual void copy(void* target, const void* source, size_t bytes) = 0;
   // `count` times the lowest `width` bytes (1, 2, 4 or 8) of `pattern`.
   virtual void fill(void* target, uint64_t pattern, size_t width, size_t count) = 0;
-  // To the host's memory; waits for it. Throws what kernels before it found wrong.
+  // To the host's memory; waits for it. Throws deferred device errors of kernels before it.
   virtual void read(void* host, const void* source, size_t bytes) = 0;
-  // Returns when all that was queued has happened. Throws what kernels found wrong meanwhile.
+  // Returns when all that was queued has happened. Throws deferred device errors: kernels launched earlier met bad values (a
+  // label out of range), as CUDA reports asynchronous errors at the next synchronization.
   virtual void synchronize() = 0;
   // Calls `launch`, waits for what it queued here, and gives the nanoseconds that it took on the device.
   virtual int64_t timed(const std::function<void()>& launch) = 0;

@@ -24,7 +24,7 @@ class RunAhead {
   RunAhead(Stream& stream, RunAheadOptions options);
 
   uint64_t depth() const { return options_.depth; }
-  // Whether the next run has to wait for an earlier one, and the wait. Throws what kernels of it found wrong.
+  // Whether the next run has to wait for an earlier one, and the wait. Throws deferred device errors of its kernels.
   bool must_wait() const { return unmarked_ == 0 && marked_ >= options_.depth; }
   void wait() const;
   // So many runs have been queued.

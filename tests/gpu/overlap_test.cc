@@ -143,7 +143,7 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
   }
 }
 
-// What a replica's kernel finds wrong ends a later step, wherever the replica is; then all go on.
+// A deferred device error of a replica's kernel ends a later step, wherever the replica is; then all go on.
 TEST_F(GpuOverlap, ABadLabelOfAnyReplicaEndsAStep) {
   const DeviceScope scope(gpu());
   models::Mlp model(7);

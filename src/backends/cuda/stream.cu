@@ -2,10 +2,10 @@
 
 #include <atomic>
 
+#include "backends/cuda/deferred_errors.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"
-#include "backends/cuda/report.h"
 
 namespace lockstep::cuda {
 namespace {
@@ -48,7 +48,7 @@ class CudaEvent final : public Event {
   }
   void synchronize() const override {
     check(cudaEventSynchronize(event_), "cudaEventSynchronize");
-    if (const CudaStream* on = recorded_on_.load(std::memory_order_relaxed)) on->throw_findings();
+    if (const CudaStream* on = recorded_on_.load(std::memory_order_relaxed)) on->throw_deferred_errors();
   }
   int64_t ns_since(const Event& earlier) const override {
     float milliseconds = 0;
@@ -129,12 +129,12 @@ void CudaStream::read(void* host, const void* source, size_t bytes) {
 void CudaStream::synchronize() {
   device().bind_thread();
   check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize");
-  throw_findings();
+  throw_deferred_errors();
 }
 
-void CudaStream::throw_findings() const {
-  cuda::throw_findings(*this);
-  if (captures_) cuda::throw_findings(*captures_);
+void CudaStream::throw_deferred_errors() const {
+  cuda::throw_deferred_errors(*this);
+  if (captures_) cuda::throw_deferred_errors(*captures_);
 }
 
 int64_t CudaStream::timed(const std::function<void()>& launch) {

@@ -13,7 +13,7 @@ namespace lockstep::cuda {
 class CudaStream final : public Stream {
  public:
   // `urgent`: others wait for what it does, so that it comes before what the GPU could do instead. `captures`: where the
-  // graphs are captured that this stream replays; what their kernels find wrong shows where this one is waited for.
+  // graphs are captured that this stream replays; their kernels' deferred errors show where this one is waited for.
   enum class Priority : bool { normal, urgent };
   explicit CudaStream(DeviceBackend& device, Priority priority = Priority::normal,
                       const CudaStream* captures = nullptr);
@@ -27,8 +27,8 @@ class CudaStream final : public Stream {
   void synchronize() override;
   int64_t timed(const std::function<void()>& launch) override;
 
-  // When the host has waited for it: what its kernels found wrong.
-  void throw_findings() const;
+  // When the host has waited for it: the deferred errors of its kernels.
+  void throw_deferred_errors() const;
 
  private:
   const CudaStream* const captures_;

@@ -1,9 +1,9 @@
 // What the GPU's kernels that read rows by index share.
 #pragma once
 
+#include "backends/cuda/defer_error.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"
-#include "backends/cuda/note.h"
 #include "ops/array/lookup.h"
 
 namespace lockstep::cuda {
@@ -18,7 +18,7 @@ inline Dims position_in(const Shape& shape, int64_t i) {
   return place;
 }
 
-// int32 or int64 indices, and the report of one that is not in [0, limit).
+// int32 or int64 indices, and the deferred error of one that is not in [0, limit).
 class Indices {
  public:
   // `labels`: what errors call them.
@@ -27,11 +27,11 @@ class Indices {
         input_(input),
         count_(request.shape(input).size()),
         limit_(limit),
-        report_([shape = request.shape(input), op = request.op.name, where = request.where, limit,
-                 labels](const Finding& finding) {
+        errors_([shape = request.shape(input), op = request.op.name, where = request.where, limit,
+                 labels](const DeferredError& error) {
           fail(ErrorCode::invalid_argument, where, labels ? "labels" : op, ": the ",
-               labels ? "label" : "index", " at position ", position_in(shape, finding.position), " is ",
-               index_text(finding.value()), ", but there are ", limit, labels ? " classes" : " rows",
+               labels ? "label" : "index", " at position ", position_in(shape, error.position), " is ",
+               index_text(error.value()), ", but there are ", limit, labels ? " classes" : " rows",
                limit > 0 ? detail::concat(labels ? ": labels" : ": indices", " run from 0 to ", limit - 1)
                          : "");
         }) {}
@@ -42,23 +42,23 @@ class Indices {
   struct Reader {
     IndexReader indices;
     int64_t limit;
-    Finding* finding;
+    DeferredError* error;
     __device__ int64_t operator[](int64_t i) const {
       const int64_t index = indices[i];
       if (index >= 0 && index < limit) return index;
-      note(finding, i, index);
+      defer_error(error, i, index);
       return -1;
     }
   };
   Reader read(const LaunchArgs& args) const {
-    return {{args.inputs[input_], wide_}, limit_, report_.on(args.stream)};
+    return {{args.inputs[input_], wide_}, limit_, errors_.on(args.stream)};
   }
 
  private:
   bool wide_;
   int input_;
   int64_t count_, limit_;
-  Report report_;
+  DeferredErrors errors_;
 };
 
 // The widest unit that rows of this many bytes, and these pointers, can be moved in.

@@ -158,13 +158,14 @@ struct Extents {
   int64_t size[kMaxRank];
 };
 
-__global__ void ravel(IndexReader indices, int64_t* out, int64_t count, Extents extents, Finding* finding) {
+__global__ void ravel(IndexReader indices, int64_t* out, int64_t count, Extents extents,
+                      DeferredError* error) {
   for (int64_t i = first_index(); i < count; i += index_step()) {
     int64_t number = 0;
     for (int d = 0; d < extents.rank; ++d) {
       const int64_t at = indices[i * extents.rank + d];
       if (at < 0 || at >= extents.size[d])
-        note(finding, i, extents.rank, [&](int k) { return indices[i * extents.rank + k]; });
+        defer_error(error, i, extents.rank, [&](int k) { return indices[i * extents.rank + k]; });
       number = number * extents.size[d] + at;
     }
     out[i] = number;
@@ -176,14 +177,14 @@ class RavelKernel final : public Kernel {
   explicit RavelKernel(const KernelRequest& request)
       : wide_(request.dtype(0) == DType::int64),
         count_(request.outputs[0].spec.shape.size()),
-        report_([places = request.outputs[0].spec.shape, shape = request.attrs<ShapeAttrs>().shape,
-                 where = request.where](const Finding& finding) {
+        errors_([places = request.outputs[0].spec.shape, shape = request.attrs<ShapeAttrs>().shape,
+                 where = request.where](const DeferredError& error) {
           Dims place;
-          for (int d = 0; d < shape.rank(); ++d) place.push_back(finding.values[d]);
+          for (int d = 0; d < shape.rank(); ++d) place.push_back(error.values[d]);
           fail(ErrorCode::invalid_argument, where, "ravel_multi_index: the place at position ",
-               position_in(places, finding.position), " is ", place, ", which is not in ", shape);
+               position_in(places, error.position), " is ", place, ", which is not in ", shape);
         }) {
-    static_assert(kMaxRank <= Finding::kMost);
+    static_assert(kMaxRank <= DeferredError::kMost);
     const Shape& shape = request.attrs<ShapeAttrs>().shape;
     extents_.rank = shape.rank();
     for (int d = 0; d < shape.rank(); ++d) extents_.size[d] = shape[d];
@@ -193,7 +194,7 @@ class RavelKernel final : public Kernel {
     if (count_ == 0) return;
     ravel<<<blocks_for(count_), kThreads, 0, stream_of(args)>>>(IndexReader{args.inputs[0], wide_},
                                                                 static_cast<int64_t*>(args.outputs[0]),
-                                                                count_, extents_, report_.on(args.stream));
+                                                                count_, extents_, errors_.on(args.stream));
     launched();
   }
 
@@ -201,7 +202,7 @@ class RavelKernel final : public Kernel {
   bool wide_;
   int64_t count_;
   Extents extents_;
-  Report report_;
+  DeferredErrors errors_;
 };
 
 // --- range -----------------------------------------------------------------------------------------------------

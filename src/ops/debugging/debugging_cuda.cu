@@ -1,10 +1,10 @@
 // Printing and checking on GPUs. Printing copies to the host, in the stream's order, and calls it back.
 #include <vector>
 
+#include "backends/cuda/defer_error.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"
-#include "backends/cuda/note.h"
 #include "ops/debugging/debugging.h"
 
 namespace lockstep::cuda {
@@ -94,15 +94,15 @@ __global__ void count_non_finite(const T* x, T* y, int64_t elements, unsigned lo
   if (infs > 0) atomicAdd(counts + 1, infs);
 }
 
-__global__ void note_counts(const unsigned long long* counts, Finding* finding) {
+__global__ void note_counts(const unsigned long long* counts, DeferredError* error) {
   if (counts[0] + counts[1] > 0)
-    note(finding, static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1]));
+    defer_error(error, static_cast<int64_t>(counts[0]), static_cast<int64_t>(counts[1]));
 }
 
 // Counts into the workspace, then reports.
 class CountingKernel : public Kernel {
  public:
-  explicit CountingKernel(std::function<void(const Finding&)> complain) : report_(std::move(complain)) {}
+  explicit CountingKernel(std::function<void(const DeferredError&)> raise) : errors_(std::move(raise)) {}
   size_t workspace_bytes() const override { return 2 * sizeof(uint64_t); }
 
  protected:
@@ -111,19 +111,19 @@ class CountingKernel : public Kernel {
     auto* counts = static_cast<unsigned long long*>(args.workspace);
     check(cudaMemsetAsync(counts, 0, workspace_bytes(), stream_of(args)), "cudaMemsetAsync");
     count(counts);
-    note_counts<<<1, 1, 0, stream_of(args)>>>(counts, report_.on(args.stream));
+    note_counts<<<1, 1, 0, stream_of(args)>>>(counts, errors_.on(args.stream));
     launched();
   }
 
  private:
-  Report report_;
+  DeferredErrors errors_;
 };
 
 class AssertKernel final : public CountingKernel {
  public:
   explicit AssertKernel(const KernelRequest& request)
       : CountingKernel([message = request.attrs<MessageAttrs>().message, elements = request.shape(0).size(),
-                        where = request.where](const Finding& counts) {
+                        where = request.where](const DeferredError& counts) {
           fail(ErrorCode::failed_precondition, where, message, " (", counts.position, " of ", elements,
                " elements)");
         }),
@@ -146,7 +146,7 @@ class CheckNumericsKernel final : public CountingKernel {
  public:
   explicit CheckNumericsKernel(const KernelRequest& request)
       : CountingKernel([message = request.attrs<MessageAttrs>().message, spec = request.inputs[0].spec,
-                        where = request.where](const Finding& counts) {
+                        where = request.where](const DeferredError& counts) {
           fail(ErrorCode::invalid_argument, where, "check_numerics: ", message, ": ", spec, " has ",
                counts.position, " NaN and ", counts.value(), " Inf");
         }),

@@ -1,6 +1,6 @@
 // Cross entropy of integer labels in a megakernel.
 #include "ops/nn/cross_entropy.h"
-#include "ops/nn/label_report_cuda.h"
+#include "ops/nn/label_error_cuda.h"
 #include "ops/nn/softmax_megakernel_cuda.h"
 
 namespace lockstep::cuda::megakernel {
@@ -12,7 +12,7 @@ std::string class_of_line(const OpCode& code) { return detail::concat("(line * "
 void write_label(OpCode& code) {
   code.add("      const i64 label = live ? (i64)", code.in(1, "line"), " : 0;");
   code.add("      const bool exists = label >= 0 && label < ", code.length(), ";");
-  code.add("      if (live && lane == 0 && !exists) ", code.report("label"));
+  code.add("      if (live && lane == 0 && !exists) ", code.defer_error("label"));
 }
 
 void write_loss(OpCode& code) {
@@ -43,12 +43,12 @@ void write_loss_and_gradient(OpCode& code) {
            " }");
 }
 
-std::function<void(const Finding&)> complaint(const Op& op) {
-  return label_complaint(op.step->input_layouts[1].spec.shape, op.length, op.step->where);
+std::function<void(const DeferredError&)> deferred_error(const Op& op) {
+  return label_error(op.step->input_layouts[1].spec.shape, op.length, op.step->where);
 }
 
 OpRule with_labels(void (*write)(OpCode&)) {
-  return {.read = read_rows, .write = write, .complaint = complaint};
+  return {.read = read_rows, .write = write, .deferred_error = deferred_error};
 }
 
 const RegisterOpRule registered[] = {

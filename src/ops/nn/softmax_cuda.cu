@@ -1,10 +1,10 @@
 // Softmax and cross entropy on GPUs: a warp or a block a row.
+#include "backends/cuda/defer_error.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"
-#include "backends/cuda/note.h"
 #include "backends/cuda/rows.h"
 #include "ops/nn/cross_entropy.h"
-#include "ops/nn/label_report_cuda.h"
+#include "ops/nn/label_error_cuda.h"
 #include "ops/nn/softmax.h"
 
 namespace lockstep::cuda {
@@ -53,7 +53,7 @@ __global__ void softmax(const T* x, T* y, int64_t rows, int64_t n) {
 
 template <bool warps, class T, class L>
 __global__ void cross_entropy(const T* x, IndexReader labels, L* loss, Real<T>* statistics, int64_t rows,
-                              int64_t n, Finding* finding) {
+                              int64_t n, DeferredError* error) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
@@ -61,7 +61,7 @@ __global__ void cross_entropy(const T* x, IndexReader labels, L* loss, Real<T>* 
     if (team.rank() != 0) continue;
     const int64_t label = labels[row];
     if (label < 0 || label >= n) {
-      note(finding, row, label);
+      defer_error(error, row, label);
       continue;
     }
     loss[row] = static_cast<L>(logarithm(stats.sum) - (static_cast<C>(x[row * n + label]) - stats.max));
@@ -72,13 +72,13 @@ __global__ void cross_entropy(const T* x, IndexReader labels, L* loss, Real<T>* 
 
 template <bool warps, class T, class L>
 __global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>* statistics, const L* dloss,
-                                   T* dx, int64_t rows, int64_t n, Finding* finding) {
+                                   T* dx, int64_t rows, int64_t n, DeferredError* error) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
     const C max = statistics[2 * row], scale = 1 / statistics[2 * row + 1], d = static_cast<C>(dloss[row]);
     const int64_t label = labels[row];
-    if (team.rank() == 0 && (label < 0 || label >= n)) note(finding, row, label);
+    if (team.rank() == 0 && (label < 0 || label >= n)) defer_error(error, row, label);
     map_row(team, x + row * n, dx + row * n, n, [&](int64_t i, C v) {
       const C p = exponential(v - max) * scale;
       return (i == label ? p - 1 : p) * d;
@@ -89,7 +89,7 @@ __global__ void cross_entropy_grad(const T* x, IndexReader labels, const Real<T>
 // Loss and gradient at once; dx may be x.
 template <bool warps, class T, class L>
 __global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx,
-                                        int64_t rows, int64_t n, Finding* finding) {
+                                        int64_t rows, int64_t n, DeferredError* error) {
   using C = Real<T>;
   const RowTeam<warps> team;
   for (int64_t row = team.first_row(); row < rows; row += team.row_step()) {
@@ -101,7 +101,7 @@ __global__ void cross_entropy_with_grad(const T* x, IndexReader labels, const L*
     const RowStats<C> stats = row_stats(team, x + row * n, n);
     const C scale = 1 / stats.sum;
     if (team.rank() == 0) {
-      if (!exists) note(finding, row, label);
+      if (!exists) defer_error(error, row, label);
       loss[row] = static_cast<L>(logarithm(stats.sum) - (chosen - stats.max));
     }
     map_row(team, x + row * n, dx + row * n, n, [&](int64_t i, C v) {
@@ -125,7 +125,7 @@ constexpr int kLongThreads = 512, kLongBlocksEach = 2;
 template <class T, class L>
 __global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)
     long_cross_entropy_with_grad(const T* x, IndexReader labels, const L* dloss, L* loss, T* dx, int64_t rows,
-                                 int n, Finding* finding) {
+                                 int n, DeferredError* error) {
   constexpr int kUnit = RowUnit<T>::kSize, kStep = kLongThreads * kUnit;
   constexpr float kLog2E = 1.4426950408889634f;
   extern __shared__ __align__(16) char memory[];
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)
     center = max * kLog2E;
     const float scale = d / sum;
     if (threadIdx.x == 0 && (label < 0 || label >= n)) {
-      note(finding, row, label);
+      defer_error(error, row, label);
       loss[row] = static_cast<L>(logf(sum) + max);
     }
     const int64_t next = row + gridDim.x;
@@ -246,7 +246,7 @@ class LabelKernel : public RowKernel {
       : RowKernel(request),
         wide_loss_(loss != dtype_),
         wide_(request.dtype(1) == DType::int64),
-        report_(label_complaint(request.shape(1), n_, request.where)) {}
+        errors_(label_error(request.shape(1), n_, request.where)) {}
 
  protected:
   IndexReader labels(const LaunchArgs& args) const { return {args.inputs[1], wide_}; }
@@ -262,7 +262,7 @@ class LabelKernel : public RowKernel {
 
   bool wide_loss_;
   bool wide_;
-  Report report_;
+  DeferredErrors errors_;
 };
 
 class CrossEntropyKernel final : public LabelKernel {
@@ -273,7 +273,7 @@ class CrossEntropyKernel final : public LabelKernel {
     each_loss([&]<class T, class L, bool warps>() {
       cross_entropy<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
           static_cast<const T*>(args.inputs[0]), labels(args), static_cast<L*>(args.outputs[0]),
-          static_cast<Real<T>*>(args.outputs[1]), rows_, n_, report_.on(args.stream));
+          static_cast<Real<T>*>(args.outputs[1]), rows_, n_, errors_.on(args.stream));
     });
   }
 };
@@ -287,7 +287,7 @@ class CrossEntropyGradKernel final : public LabelKernel {
       cross_entropy_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
           static_cast<const T*>(args.inputs[0]), labels(args), static_cast<const Real<T>*>(args.inputs[2]),
           static_cast<const L*>(args.inputs[3]), static_cast<T*>(args.outputs[0]), rows_, n_,
-          report_.on(args.stream));
+          errors_.on(args.stream));
     });
   }
 };
@@ -312,12 +312,12 @@ class CrossEntropyWithGradKernel final : public LabelKernel {
               "cudaFuncSetAttribute");
           run<<<static_cast<unsigned>(std::min<int64_t>(rows_, kLongBlocksEach * processors_)), kLongThreads,
                 bytes, stream_of(args)>>>(x, labels(args), dloss, loss, dx, rows_, static_cast<int>(n_),
-                                          report_.on(args.stream));
+                                          errors_.on(args.stream));
           return;
         }
       }
       cross_entropy_with_grad<warps><<<grid_.blocks, grid_.threads, 0, stream_of(args)>>>(
-          x, labels(args), dloss, loss, dx, rows_, n_, report_.on(args.stream));
+          x, labels(args), dloss, loss, dx, rows_, n_, errors_.on(args.stream));
     });
   }
 

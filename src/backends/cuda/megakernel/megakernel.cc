@@ -3,9 +3,9 @@
 #include <bit>
 
 #include "backends/cuda/check.h"
+#include "backends/cuda/deferred_errors.h"
 #include "backends/cuda/megakernel/op_rule.h"
 #include "backends/cuda/megakernel/source.h"
-#include "backends/cuda/report.h"
 #include "backends/cuda/runtime_code.h"
 #include "backends/cuda/stream.h"
 #include "execute/whole_step_fusion.h"
@@ -56,10 +56,10 @@ class Megakernel final : public execute::WholeStepKernel {
     backend_of(device).compute_stream().fill(memory_.data(), 0, 1, kCounterBytes);
     for (const int i : source.reporters) {
       const megakernel::Op& op = program.ops[static_cast<size_t>(i)];
-      reports_.push_back(std::make_unique<Report>(op.rule->complaint(op)));
+      errors_.push_back(std::make_unique<DeferredErrors>(op.rule->deferred_error(op)));
     }
-    first_finding_ = std::max<size_t>(1, externals_.size());
-    arguments_.resize(first_finding_ + std::max<size_t>(1, reports_.size()));
+    first_error_ = std::max<size_t>(1, externals_.size());
+    arguments_.resize(first_error_ + std::max<size_t>(1, errors_.size()));
     arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()) + kCounterBytes);
     arguments_.push_back(std::bit_cast<uint64_t>(memory_.data()));
     runs_ = arguments_.size();
@@ -108,8 +108,8 @@ class Megakernel final : public execute::WholeStepKernel {
   }
 
   void launch(Stream& stream) {
-    for (size_t i = 0; i < reports_.size(); ++i)
-      arguments_[first_finding_ + i] = std::bit_cast<uint64_t>(reports_[i]->on(stream));
+    for (size_t i = 0; i < errors_.size(); ++i)
+      arguments_[first_error_ + i] = std::bit_cast<uint64_t>(errors_[i]->on(stream));
     cudaLaunchAttribute together{};
     together.id = cudaLaunchAttributeCooperative;
     together.val.cooperative = 1;
@@ -127,9 +127,9 @@ class Megakernel final : public execute::WholeStepKernel {
   cudaKernel_t function_;
   std::vector<megakernel::External> externals_;
   Storage memory_;
-  std::vector<std::unique_ptr<Report>> reports_;
+  std::vector<std::unique_ptr<DeferredErrors>> errors_;
   std::vector<uint64_t> arguments_;
-  size_t first_finding_ = 0, runs_ = 0;  // in the arguments
+  size_t first_error_ = 0, runs_ = 0;  // in the arguments
   Device& device_;
   std::vector<megakernel::Source::Rows> rows_;
   int64_t row_count_, staged_bytes_;

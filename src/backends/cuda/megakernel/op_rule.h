@@ -5,8 +5,8 @@
 #include <functional>
 #include <string>
 
+#include "backends/cuda/deferred_errors.h"
 #include "backends/cuda/megakernel/program.h"
-#include "backends/cuda/report.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda::megakernel {
@@ -28,8 +28,8 @@ class OpCode {
   virtual std::string line(size_t k, const std::string& first) const = 0;
   // How many of something the rows at hand have, of `all` in all rows.
   virtual std::string count(int64_t all) const = 0;
-  // A statement that reports `value`, found in this thread's line (OpRule::complaint).
-  virtual std::string report(const std::string& value) const = 0;
+  // A statement that defers an error about `value`, found in this thread's line (OpRule::deferred_error).
+  virtual std::string defer_error(const std::string& value) const = 0;
 
   // One more line.
   template <class... Parts>
@@ -62,8 +62,8 @@ struct OpRule {
   bool (*read)(Op& op) = nullptr;
   const char* fold = nullptr;             // fold: the function, a type of the prelude
   void (*write)(OpCode& code) = nullptr;  // lines, elements
-  // Of ops that report what they find wrong: throws the error.
-  std::function<void(const Finding&)> (*complaint)(const Op& op) = nullptr;
+  // Of ops that defer errors: throws one.
+  std::function<void(const DeferredError&)> (*deferred_error)(const Op& op) = nullptr;
   unsigned whole = 0;                          // example: by input, whether it is the same for all examples
   int64_t (*scratch)(const Op& op) = nullptr;  // example: how many floats
   // Makes several ops of the last one: sums over all examples come behind what each gives to them.

@@ -7,17 +7,17 @@ namespace lockstep::cuda::megakernel {
 const char* const kPrelude = R"(
 constexpr unsigned kAll = 0xffffffffu;
 
-struct Finding {
+struct DeferredError {
   int locked, found;
   i64 position;
   i64 values[8];
 };
 
-// The first position at which something is wrong is kept, for the host to complain about.
-__device__ void note(Finding* finding, i64 position, i64 value) {
-  volatile Finding* f = finding;
+// The error at the smallest position is kept, for the host to raise.
+__device__ void defer_error(DeferredError* error, i64 position, i64 value) {
+  volatile DeferredError* f = error;
   if (f->found && f->position <= position) return;
-  while (atomicCAS(&finding->locked, 0, 1) != 0) __nanosleep(1000);
+  while (atomicCAS(&error->locked, 0, 1) != 0) __nanosleep(1000);
   __threadfence_system();
   if (!f->found || position < f->position) {
     f->position = position;
@@ -25,7 +25,7 @@ __device__ void note(Finding* finding, i64 position, i64 value) {
     f->found = 1;
   }
   __threadfence_system();
-  atomicExch(&finding->locked, 0);
+  atomicExch(&error->locked, 0);
 }
 
 // --- order -------------------------------------------------------------------------------------------------------

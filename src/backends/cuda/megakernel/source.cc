@@ -24,7 +24,7 @@ Source Writer::run() {
   text = scalar_prelude();
   text += concat("constexpr int kThreads = ", threads(), ";\n", kPrelude);
   text += concat("struct Arguments { char* external[", std::max<size_t>(1, program_.externals.size()),
-                 "]; Finding* finding[", std::max<size_t>(1, source_.reporters.size()),
+                 "]; DeferredError* error[", std::max<size_t>(1, source_.reporters.size()),
                  "]; char* scratch; unsigned* arrivals; i64 steps; const i64* order; i64 first; ",
                  "char* staged; char* array[", std::max<size_t>(1, source_.rows.size()), "]; };\n");
   text += gather;

@@ -176,7 +176,7 @@ void Writer::write_example_op(int i, int64_t examples, int64_t scratch_at) {
     }
   std::string around = std::exchange(body_, {});
   globals_.clear();
-  outlined_ = !reports(o);
+  outlined_ = !defers_errors(o);
   if (o.kind == Kind::product)
     write_example_product(i, examples);
   else

@@ -20,7 +20,7 @@ namespace lockstep::cuda::megakernel {
 inline constexpr int64_t kAlignment = 256;
 inline int64_t aligned(int64_t bytes, int64_t to = kAlignment) { return (bytes + to - 1) / to * to; }
 
-inline bool reports(const Op& op) { return op.rule && op.rule->complaint; }
+inline bool defers_errors(const Op& op) { return op.rule && op.rule->deferred_error; }
 
 class Writer {
  public:
@@ -28,7 +28,7 @@ class Writer {
       : program_(program), schedule_(schedule) {
     find_rows(parameters);
     for (size_t i = 0; i < program.ops.size(); ++i)
-      if (reports(program.ops[i])) source_.reporters.push_back(static_cast<int>(i));
+      if (defers_errors(program.ops[i])) source_.reporters.push_back(static_cast<int>(i));
     scratch_.assign(program.buffers.size(), -1);
   }
 
@@ -251,11 +251,11 @@ class Writer {
       return writer_.line(op().inputs[k], first, rows_);
     }
     std::string count(int64_t all) const override { return writer_.count(all, rows_); }
-    std::string report(const std::string& value) const override {
+    std::string defer_error(const std::string& value) const override {
       const std::vector<int>& all = writer_.source_.reporters;
       const auto reporter = std::find(all.begin(), all.end(), op_) - all.begin();
       return detail::concat(
-          "note(p.finding[", reporter, "], ",
+          "defer_error(p.error[", reporter, "], ",
           writer_.whole_ ? std::string("line") : detail::concat("lo * ", op().outer / rows_, " + line"), ", ",
           value, ");");
     }
