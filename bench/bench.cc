@@ -61,7 +61,7 @@ int calibrate(const Candidate& candidate, double reading_us) {
 
 namespace {
 
-// Of `iterations` that one call of `run` makes.
+// Times `iterations` iterations, which one call of `run` makes.
 template <class Run>
 Reading timed(Run&& run, double iterations) {
   const int64_t before = waited_ns();

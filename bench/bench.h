@@ -25,7 +25,7 @@ struct Candidate {
   std::string note = {};
   bool is_peer = false;  // another framework
   bool aside = false;    // does more or less than the work, and is not what the summary compares
-  // Of one iteration, by the cost rules of its ops; 0: not known.
+  // Floating-point operations of one iteration, by the cost rules of its ops; 0: not known.
   double flops = 0;
   double traffic = 0;  // bytes that its kernels read and write
 };

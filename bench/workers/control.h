@@ -26,7 +26,7 @@ struct Answer {
   int64_t disturbed = 0;
 };
 
-// Of a process that trains until it is killed.
+// A step of a process that trains until it is killed.
 struct StepEnd {
   int64_t ns = 0;
   int64_t workers = 0;

@@ -402,7 +402,7 @@ Tensor fitting_y(Tensor y, const RunFile& run, const Ends& ends, size_t output) 
   const bool numbers = !is_floating(y.dtype()) && y.dtype() != DType::boolean;
   require(!one_hot || classes > 1, ErrorCode::invalid_argument, std::source_location::current(),
           "data.one_hot: the model must end in a known number of classes");
-  // Of a text every token has a label.
+  // In a text every token has a label.
   const bool of_classes =
       classes > 1 && (one_hot || takes_class_numbers(run, ends, output) || (numbers && y.rank() == 1));
   if (of_classes) {

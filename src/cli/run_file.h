@@ -227,7 +227,7 @@ struct CompileSettings {
     v("auto_scale_loss", auto_scale_loss, {.help = "mixed_float16: the optimizer scales the loss"});
     v("jit_compile", jit_compile, {.help = "Written by Keras; steps are always compiled here"});
   }
-  // Of the keys that the file has.
+  // The options that the keys of the file make.
   keras::CompileOptions options(const std::string& path) const;
 };
 

@@ -27,7 +27,7 @@ struct TrainFlags {
   std::string run = "mlp";  // a run file, or a network to train on the digits
   bool names_run = false;
   bool schema = false;
-  // Of both; where they are not given, the file or the digits run decides.
+  // For a run file and for the digits run; where they are not given, the run decides.
   std::optional<int64_t> epochs;
   std::optional<int64_t> batch_size;
   std::optional<int64_t> seed;
@@ -45,7 +45,7 @@ struct TrainFlags {
   std::optional<int64_t> steps;
   bool no_test = false;
   std::string schedule;  // of one replica's step, for `lockstep plan`
-  // Of the digits run.
+  // For the digits run alone.
   std::optional<double> learning_rate;
   std::optional<int64_t> train_size;
   std::optional<int64_t> test_size;
@@ -117,7 +117,7 @@ std::vector<std::string> without_option(const std::vector<std::string>& words, c
   return kept;
 }
 
-// Of all workers together: one that fails again and again does not do so for ever.
+// Restarts of all workers together: one that fails again and again does not do so for ever.
 constexpr int kElasticRestarts = 100;
 
 // This command again, as several processes that train together.
@@ -255,7 +255,7 @@ int train(const TrainFlags& flags) {
   if (!flags.schedule.empty()) recorder.emplace();
   if (traces) observe::start_tracing({.events_per_thread = flags.profile ? 1 << 20 : 1 << 16});
   const Json result = carry_out(run, strategy, reports);
-  // Of an elastic run this worker may have become the chief.
+  // In an elastic run this worker may have become the chief.
   const bool chief = strategy.is_chief();
   open_files();
 

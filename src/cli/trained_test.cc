@@ -115,7 +115,7 @@ TEST_F(TrainedRun, TakesOtherExamples) {
   const std::vector<float> all =
       trained_model(run).predict(x_, {.batch_size = 4, .verbose = 0}).to_vector<float>();
   const UseOptions use{.part = Part::all};
-  // Of the run's own kind: names of tensors are the run's.
+  // Data of the run's own kind: names of tensors are the run's.
   EXPECT_EQ(numbers(predict_run(with_data(run, path("data.safetensors")), use)), all);
   train::save_safetensors(path("other.safetensors"), {{"features", x_}});
   EXPECT_EQ(numbers(predict_run(

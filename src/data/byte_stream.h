@@ -27,9 +27,9 @@ class ByteStream {
   ~ByteStream();
 
   const std::string& path() const { return file_.path(); }
-  // Of the next byte, once decompressed.
+  // The offset of the next byte, once decompressed.
   uint64_t offset() const { return end_offset_ - (end_ - begin_); }
-  // Of all bytes; none where the file is compressed.
+  // How many bytes the file has; nullopt where it is compressed.
   std::optional<uint64_t> size() const;
 
   // The next bytes, at least so many: fewer only where the file ends. They are good until the next call, and memory

@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 
 constexpr double kMs = 1e6;
 
-// Of a run in which the root gave 100 elements: what each stage took altogether, in milliseconds.
+// A stage of a run in which the root gave 100 elements, with what it took altogether, in milliseconds.
 StageStatistics stage(std::string name, double ms, std::vector<StageStatistics> inputs = {},
                       int64_t elements = 100) {
   return {.name = std::move(name),

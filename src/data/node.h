@@ -104,9 +104,9 @@ class Node {
   virtual std::string arguments() const { return {}; }
   // The arrays whose rows it gives.
   virtual std::shared_ptr<const Rows> rows() const { return nullptr; }
-  // Of a source of files, how many it reads; 0: it is none.
+  // How many files it reads; 0: it is no source of files.
   virtual int64_t files() const { return 0; }
-  // The same source with every count-th of its files. None where it is no such source, or where there are fewer than
+  // The same source with every count-th of its files. Null where it is no such source, or where there are fewer than
   // `count`.
   virtual NodePtr shard_files(int64_t /*count*/, int64_t /*index*/) const { return nullptr; }
   // Whether workers that each read a part of the files still get together what one alone would.

@@ -16,7 +16,7 @@ constexpr int64_t kTimingNs = 60;  // what it takes to time one call
 constexpr int64_t kShare = 100;    // one part in so many may go to timing
 constexpr int64_t kMostSkipped = 4096;
 
-// Of the thread.
+// What a thread is timing.
 struct Timing {
   int depth = 0;
   bool on = false;

@@ -53,7 +53,7 @@ struct Fans {
   double out = 1;
 };
 
-// Of a kernel (window..., inputs, outputs); every tap of the window counts.
+// The fans of a kernel (window..., inputs, outputs); every tap of the window counts.
 Fans fans_of(const Shape& shape) {
   if (shape.rank() == 0) return {};
   if (shape.rank() == 1) return {static_cast<double>(shape[0]), static_cast<double>(shape[0])};
@@ -61,7 +61,7 @@ Fans fans_of(const Shape& shape) {
   return {window * static_cast<double>(shape[-2]), window * static_cast<double>(shape[-1])};
 }
 
-// Of a kernel whose inputs and outputs run over these dimensions.
+// The fans of a kernel whose inputs and outputs run over these dimensions.
 Fans fans_over(const Shape& shape, const std::vector<int64_t>& input_axes,
                const std::vector<int64_t>& output_axes) {
   const auto over = [&](const std::vector<int64_t>& axes) {

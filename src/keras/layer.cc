@@ -374,7 +374,7 @@ bool LayerBase::recomputes(const TensorList& inputs, const CallContext& context)
   }
 }
 
-// Of the results for these inputs, all together; computes nothing.
+// How many elements the results for these inputs have, all together; computes nothing.
 int64_t LayerBase::output_elements(const TensorList& inputs, const CallContext& context) {
   const std::source_location here = std::source_location::current();
   const RecorderPause pause;

@@ -20,7 +20,7 @@ struct RematMode {
   std::vector<std::string> layer_names;
 };
 
-// Of the innermost scope of this thread; null: there is none.
+// The mode of the innermost scope of this thread; null: there is none.
 const std::shared_ptr<const RematMode>& current_remat_mode();
 
 // Functions that are being recomputed on this thread, one inside of another.

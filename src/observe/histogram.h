@@ -18,7 +18,7 @@ class Histogram {
   // More of a value that was added before: the total and the mean grow.
   void extend(int64_t more) { total_ += more; }
 
-  // Of at least `count` values: those that were not added are 0.
+  // The distribution of at least `count` values: those that were not added are 0.
   Distribution distribution(int64_t count = 0) const;
 
   // The smallest recorded value that at least the fraction q of all values does not exceed; 0 where

@@ -16,7 +16,7 @@ Intervals widened(const Intervals& intervals, int64_t width);
 // The least width, from `width` on, at which there are at most `most` intervals up to `last_step`.
 int64_t width_for(int64_t last_step, int64_t most, int64_t width = 1);
 
-// Of all replicas of one process. For one thread at a time.
+// The steps of all replicas of one process, as intervals. For one thread at a time.
 class StepHistory {
  public:
   static constexpr int64_t kMost = 256;  // intervals per replica

@@ -9,7 +9,7 @@ namespace lockstep::observe {
 
 enum class StepBegins : uint8_t { now, with_the_last };
 
-// Of a clock that may be null. A step that was not made is abandoned.
+// A step that `clock`, which may be null, times while this lives. A step that was not made() is abandoned. For one thread.
 class TimedStep {
  public:
   explicit TimedStep(StepClock* clock, StepBegins begins = StepBegins::with_the_last) : clock_(clock) {

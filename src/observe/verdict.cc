@@ -60,7 +60,7 @@ std::string spread(const Run& run, Category category) {
                      in((*worst)[category].p95 / 1e6));
 }
 
-// Of all replicas together; 0: nobody has counted.
+// The batch size of all replicas together; 0: nobody has counted.
 int64_t batch_size(const Run& run) {
   if (setting(run).batch_size > 0) return setting(run).batch_size;
   const double batch = run.mean[Counter::slots] > 0 ? run.mean[Counter::slots] : run.mean[Counter::examples];
@@ -524,7 +524,7 @@ std::string bound_by(const RunSummary& given) {
   }
   const auto category = static_cast<Category>(largest);
   std::string text = fmt::format("{} takes {} of the time", name(category), percent(run->share(category)));
-  // Of a device that computes beside the host, the time that it takes is not known, but for the whole of it.
+  // Where a device computes beside the host, only the time of a whole step is known.
   const double seconds = (summary.setting.asynchronous ? run->mean.wall : run->mean[Category::compute]) / 1e3;
   const double flops = run->mean[Counter::flops] / static_cast<double>(run->replicas.size());
   if (category == Category::compute && flops > 0 && seconds > 0) {

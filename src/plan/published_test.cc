@@ -53,7 +53,7 @@ double step_s(const Json& table, int64_t devices, double alone_s) {
   return simulate(step, surroundings(table, devices)).step_s;
 }
 
-// Of one device, so that the forecast for the smallest count of the table is what was published.
+// The step of one device with which the forecast for the smallest count of the table is what was published.
 double alone_s(const Json& table, int64_t devices, double published_s) {
   double low = 0, high = published_s;
   for (int i = 0; i < 60; ++i) {

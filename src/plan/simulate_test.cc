@@ -56,7 +56,7 @@ TEST(AllReduceTime, IsMadeInsideNodesAndThenBetweenThem) {
 }
 
 TEST(ExpectedMaximum, IsThatOfNormalValues) {
-  // Of tables of order statistics.
+  // From tables of order statistics.
   EXPECT_EQ(expected_maximum(1), 0);
   EXPECT_NEAR(expected_maximum(2), 1 / std::sqrt(M_PI), 0.002);
   EXPECT_NEAR(expected_maximum(4), 1.0294, 0.003);

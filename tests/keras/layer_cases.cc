@@ -13,7 +13,7 @@ LayerInput indices(const Shape& shape, int64_t below) {
   return {.shape = shape, .dtype = DType::int32, .below = below};
 }
 
-// Of sequences of four steps.
+// A mask of sequences of four steps.
 Tensor some_of_four() { return Tensor::from(std::vector<bool>{false, true, false, true}, {1, 4}); }
 
 }  // namespace

@@ -60,11 +60,11 @@ class Example {
 struct FeatureSpec {
   // float32 and int64 lists, or uint8: byte strings.
   DType dtype = DType::float32;
-  // Of fixed length, in row-major order: as many values as this shape has. One byte string has the bytes of the shape,
+  // A feature of fixed length, in row-major order: as many values as this shape has. One byte string has the bytes of the shape,
   // or any number of bytes where the shape is {}.
   Shape shape = {};
-  // Instead: as many values as there are, in a tensor of rank 1; none is as good as an empty list. Of byte strings, a
-  // dictionary of "values", all bytes one after another, and "lengths", int64.
+  // Instead, a feature of variable length: as many values as there are, in a tensor of rank 1; a missing feature is as good
+  // as an empty list. Byte strings become a dictionary of "values", all bytes one after another, and "lengths", int64.
   bool variable_length = false;
   // Where the feature is missing: of `dtype` and `shape`, or one value for all. None: that is an error.
   std::optional<Tensor> default_value{};

@@ -63,7 +63,7 @@ struct ExplainOptions {
 // One pass, or as much of it as fits. It does not count as an iteration.
 Explanation explain(const Dataset& dataset, const ExplainOptions& options = {},
                     std::source_location where = std::source_location::current());
-// Of an iterator in use, up to the last call of next(). From any thread.
+// Explains an iterator in use, up to the last call of next(). Thread-safe.
 Explanation explain(const Iterator& iterator);
 
 // The tree, aligned, and the advice.

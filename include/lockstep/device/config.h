@@ -43,7 +43,8 @@ std::vector<PhysicalDevice> list_physical_devices(
 std::vector<LogicalDevice> list_logical_devices(std::string_view device_type = {},
                                                 std::source_location where = std::source_location::current());
 
-// Of all types, or of this type alone, only these are used. A CPU always is: it runs the program.
+// Restricts the devices that are used, of this type or (empty) of all types, to these. A CPU is always used: it runs the
+// program.
 void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type = {},
                          std::source_location where = std::source_location::current());
 // set_visible_devices(gpus[0], "GPU"). A template, so that {} is no device at all.
@@ -84,7 +85,7 @@ void set_memory_growth(const PhysicalDevice& device, bool enable,
 bool get_memory_growth(const PhysicalDevice& device,
                        std::source_location where = std::source_location::current());
 
-// Of a logical device, by a name as tf::device() takes it. Initialise the devices.
+// The memory of a logical device, by a name as tf::device() takes it. Initialises the devices.
 MemoryInfo get_memory_info(std::string_view device,
                            std::source_location where = std::source_location::current());
 // What the memory is for and how much of it was in use over time, since the program started, reset_memory_stats() was

@@ -47,7 +47,7 @@ struct DeviceCounters {
 // Thread-safe.
 class Device final {
  public:
-  // Of the library: what a kind of device does is behind it.
+  // For the library alone: what is particular to a kind of device is behind `backend`.
   explicit Device(std::unique_ptr<DeviceBackend> backend);
   ~Device();
   Device(const Device&) = delete;

@@ -72,7 +72,7 @@ enum class Compression : uint8_t {
   bf16,  // half the bytes: each worker rounds the sum over its replicas to bfloat16; workers' sums are added in float32
 };
 
-// Of MultiWorkerMirroredStrategy.
+// How the workers of a MultiWorkerMirroredStrategy communicate.
 struct CommunicationOptions {
   CommunicationImplementation implementation = CommunicationImplementation::automatic;
   // A worker that has not come to a collective after so many seconds is named on all others, and the run ends. One whose
@@ -85,7 +85,7 @@ struct CommunicationOptions {
   Compression compression = Compression::none;
 };
 
-// Of MultiWorkerMirroredStrategy, on CPUs joined by Gloo: a run that outlives its workers.
+// Makes a run outlive its workers. For MultiWorkerMirroredStrategy, on CPUs joined by Gloo.
 //
 // Any worker, the chief included, may die, hang or be stopped at any moment of fit, evaluate or predict. The others agree on
 // the last step that one of them has finished, those who lack its state get it from one who has it, and they go on: the
@@ -151,7 +151,7 @@ class RunArgument {
   requires std::convertible_to<const T&, TensorArg> RunArgument(
       const T& tensor, std::source_location where = std::source_location::current())
       : value_(TensorArg(tensor, where).tensor()) {}
-  // Of a dataset that was not distributed: on one replica it is the batch, on several an error that says so.
+  // A batch of a dataset that was not distributed: one replica takes it whole; several refuse it with an error.
   RunArgument(const data::Element& batch) : value_(&batch) {}
   // NOLINTEND(google-explicit-constructor)
 
@@ -203,8 +203,8 @@ class Strategy {
   const StrategyOptions& options() const;
   // Replicas that a batch is cut for, those of all workers.
   int num_replicas_in_sync() const;
-  // Of MultiWorkerMirroredStrategy: the processes that train together, and this one's place among them; the chief is the
-  // first. 1 and 0 for all other strategies.
+  // The processes that train together under MultiWorkerMirroredStrategy, and this one's rank among them; the chief has rank
+  // 0. 1 and 0 for all other strategies.
   int num_workers() const;
   int worker() const;
   bool is_chief() const;
@@ -218,7 +218,7 @@ class Strategy {
   // strategy inside is an error.
   class Scope;
   [[nodiscard]] Scope scope(std::source_location where = std::source_location::current()) const;
-  // Of the innermost scope of this thread; the default strategy outside of all.
+  // The strategy of the innermost scope of this thread; the default strategy outside of all scopes.
   static Strategy current();
   // Whose a variable, layer or optimizer is.
   static Strategy of(const std::shared_ptr<const VariableOwner>& owner);
@@ -269,8 +269,8 @@ class Strategy {
   // This worker's rows of a global batch, of which each worker has so many.
   Distributed distribute_own(const Tensor& own, const std::vector<int64_t>& worker_rows) const;
   // Gives all workers the chief's values: what is made in a scope has them when it is first used by run() or when fit begins.
-  // Of variables of which every replica has a part, the chief gets the sum of all. Every worker has to call it, with the same
-  // variables.
+  // Where every replica has a part of a variable, the chief gets the sum of all parts. A collective: every worker has to call
+  // it, with the same variables.
   void share_values(const std::vector<Variable>& variables) const;
   // What all workers give, in their order. Every worker has to call it.
   TensorList gather_from_workers(const char* what, const TensorList& own) const;
@@ -307,7 +307,7 @@ class Strategy {
                 std::source_location where = std::source_location::current()) const;
   // Where the time of a loop over run() goes, by device, what is between two calls included.
   observe::RunSummary summary() const;
-  // Of distributed datasets: so many workers have read the same batches. The summary says it.
+  // Called by distributed datasets where `workers` workers have read the same batches; summary() says so.
   void note_same_examples(int workers) const;
 
  protected:

@@ -44,7 +44,7 @@ class Workers;
 // How an all-reduce over the devices is made. The sums have the same bits, but for NCCL's.
 enum class CrossDeviceOps : uint8_t {
   automatic,          // CPUs: ring. GPUs: nccl where every one is a physical GPU, else kernels that read all
-  ring,               // every device adds up a share of the elements for all
+  ring,               // every device sums a share of the elements for all
   hierarchical_copy,  // one of every two devices does
   reduction_to_one_device,  // the first does, and the others copy
   tree,                     // two by two, then two of these, until the first has it, and the others copy
@@ -131,7 +131,7 @@ class FunctionCore {
   int traces() const;
   // On the loop of its calls so far (lockstep/observe/run_report.h). Calls that ran op by op are none of it.
   observe::RunReport report() const;
-  // Of the program for these arguments, compiled if need be.
+  // What the program for these arguments costs; it is compiled where it is new.
   ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where);
   // The launches of that program in order, for people.
   std::string explain(std::span<const Tensor> inputs, std::source_location where);

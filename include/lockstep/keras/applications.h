@@ -49,7 +49,7 @@ struct ResnetOptions {
   // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3 that keeps
   // their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which the log says.
   std::string stem = "auto";
-  // Of resnet50: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the 3 x 3 convolutions, as
+  // For resnet50 alone: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the 3 x 3 convolutions, as
   // most others have.
   std::string version = "v1";
   Activation classifier_activation = {};

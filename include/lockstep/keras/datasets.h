@@ -91,8 +91,8 @@ struct Table {
   std::vector<std::string> columns;  // their names; without a header their numbers
   Tensor values;                     // float64 (rows, columns)
 
-  // Of the column of this name, else of this number, from 0 or, negative, from the end. Throws
-  // Error(invalid_argument) that says what name is near.
+  // The position of the column of this name, else of this number, from 0 or, negative, from the end. Throws
+  // Error(invalid_argument) that names the nearest name.
   size_t position(const std::string& column,
                   std::source_location where = std::source_location::current()) const;
 };

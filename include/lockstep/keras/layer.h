@@ -204,7 +204,7 @@ class Layer {
   DTypePolicy dtype_policy(std::source_location where = std::source_location::current()) const;
 
   bool trainable(std::source_location where = std::source_location::current()) const;
-  // Of this layer and those inside it. Compile a model again for it to take notice.
+  // Sets it for this layer and those inside it. A compiled model takes notice when it is compiled again.
   void set_trainable(bool trainable, std::source_location where = std::source_location::current()) const;
 
   // Weights of this layer, then of those inside it, each once. The names in `variables` are TensorFlow's.
@@ -357,7 +357,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   std::source_location where() const { return where_; }
   // The strategy in whose scope it was made: what it makes later belongs to it too. May be none.
   const std::shared_ptr<const VariableOwner>& owner() const { return owner_; }
-  // Of this layer, its weights and the layers inside.
+  // Gives this layer, its weights and the layers inside to `owner`.
   void set_owner(const std::shared_ptr<const VariableOwner>& owner);
   // Where it lives; null: it was made outside of all tf::device() scopes, and runs where its inputs are.
   Device* device() const { return device_; }

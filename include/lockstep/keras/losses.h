@@ -76,7 +76,7 @@ class Loss::Rule {
   virtual Tensor losses(const Tensor& y_true, const Tensor& y_pred) const = 0;
   // False: y_true has been brought to y_pred's rank and dtype. True: it comes as it is.
   virtual bool takes_class_numbers() const { return false; }
-  // False: for predictions of this shape losses() gives figures of the whole batch, the same on every replica.
+  // False: for predictions of this shape losses() gives losses of the whole batch, the same on every replica.
   virtual bool per_example(const Shape& predictions) const;
   virtual std::string class_name() const = 0;
   virtual Json config() const;  // name and reduction; add your own
@@ -205,7 +205,7 @@ Loss CategoricalGeneralizedCrossEntropy(const CategoricalGeneralizedCrossEntropy
 struct DiceOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
-  std::vector<int64_t> axis = {};  // empty: one figure for the whole batch, of all replicas
+  std::vector<int64_t> axis = {};  // empty: one loss for the whole batch, of all replicas
 };
 Loss Dice(const DiceOptions& options = {}, std::source_location where = std::source_location::current());
 
@@ -226,9 +226,9 @@ struct CircleOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-// Of class numbers and embeddings (examples, size) of length 1 (UnitNormalization): all pairs of the batch, those of one
-// class to be close, those of two to be apart. Examples without such pairs do not count. Inside a replica the pairs are
-// those of its own examples.
+// Circle loss. Takes class numbers and embeddings (examples, size) of length 1 (UnitNormalization), and pulls the pairs of the
+// batch that are of one class together and those of two classes apart. Examples without such pairs do not count. Inside a
+// replica the pairs are those of its own examples.
 Loss Circle(const CircleOptions& options = {}, std::source_location where = std::source_location::current());
 
 // Connectionist temporal classification: labels are class numbers (examples, length), padded with 0, which is the

@@ -115,7 +115,7 @@ Metric Sum(const MetricOptions& options = {});
 struct MeanMetricWrapperOptions {
   std::string name = "mean_metric_wrapper";
 };
-// Of what a function of labels and predictions gives for each example.
+// The mean of what a function of labels and predictions gives per example.
 Metric MeanMetricWrapper(std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)> f,
                          const MeanMetricWrapperOptions& options = {},
                          std::source_location where = std::source_location::current());

@@ -113,8 +113,8 @@ struct CompileOptions {
 };
 
 struct FitOptions {
-  // Of arrays, over all replicas together; the last batch of an epoch may be smaller. A dataset has batches
-  // of its own.
+  // Examples per batch of arrays, over all replicas together; the last batch of an epoch may be smaller. A dataset has
+  // batches of its own.
   int64_t batch_size = 32;
   int epochs = 1;  // the number of the last one: with initial_epoch there are fewer
   // 0: silent, 1: progress bar (plain lines where there is no terminal), 2: one line per epoch.

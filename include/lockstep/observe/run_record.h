@@ -76,7 +76,7 @@ struct RunRecord {
   std::string sums = {};  // how several devices all-reduce
   std::vector<Verdict> verdicts = {};
   std::string bound = {};  // of a run without any, what bounds it (observe::bound_by)
-  int64_t others_ms = 0;   // since 1970, when the figures of other workers came in; 0: there are none
+  int64_t others_ms = 0;   // since 1970, when the statistics of other workers came in; 0: there are none
 
   // The input pipeline, where the data is a dataset (lockstep/data/explain.h).
   struct Stage {
@@ -125,7 +125,7 @@ struct RunRecord {
   };
   std::optional<Timeline> timeline = {};
 
-  // Of the same steps: the kernels that took longest, and what the device can do at most.
+  // The kernels that took longest in the steps of the timeline, and what the device can do at most.
   struct Kernels {
     int64_t steps = 1;
     std::vector<KernelTime> list = {};  // the longest first
@@ -140,8 +140,8 @@ struct RunRecord {
 
 std::string_view name(RunRecord::State state);
 
-// Of a kernel, the time that its operations or its bytes would take at the ceiling, as a part of the time that it took;
-// none where the ceiling or the kernel's operations are not known.
+// The time that a kernel's operations or bytes would take at the ceiling, as a fraction of the time that it took; nullopt
+// where the ceiling or the kernel's operations are not known.
 std::optional<double> share_of_ceiling(const KernelTime& kernel, const RunRecord::Kernels& of);
 
 // Whether a running record's process is gone, as far as this machine can tell: false where it is another's.

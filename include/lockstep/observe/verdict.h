@@ -1,4 +1,4 @@
-// Verdicts: what slowed a run down, drawn by fixed rules from the step clock's figures.
+// Verdicts: what slowed a run down, drawn by fixed rules from the step clock's statistics.
 #pragma once
 
 #include <span>
@@ -12,7 +12,7 @@ namespace lockstep::observe {
 struct Verdict {
   std::string id;        // for programs: "input-bound"; does not change between versions
   std::string cause;     // one line
-  std::string evidence;  // the figures it rests on
+  std::string evidence;  // the statistics it rests on
   std::string fix;       // code
   std::string gain;      // what to expect of it, and under which assumption
   double speedup = 1;    // the same as a factor on examples per second
@@ -28,11 +28,11 @@ inline constexpr int kMinSteps = 3;
 inline constexpr double kMinGain = 1.05;
 inline constexpr size_t kMostVerdicts = 2;
 
-// Of a run without verdicts, what bounds it: "compute takes 93% of the time, at 41% of what the device can do at most".
+// What bounds a run without verdicts: "compute takes 93% of the time, at 41% of what the device can do at most".
 // Empty where the run has too few steps to be judged.
 std::string bound_by(const RunSummary& summary);
 
-// Four lines a verdict; empty where there is none.
+// Four lines per verdict; empty where there is none.
 std::string to_text(std::span<const Verdict> verdicts);
 
 // An array of objects with the members' names as keys.

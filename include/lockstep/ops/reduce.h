@@ -27,7 +27,7 @@ Tensor reduce_any(const TensorArg& x, const ReduceOptions& options = {});
 Tensor reduce_all(const TensorArg& x, const ReduceOptions& options = {});
 // log(sum(exp(x))) without overflow.
 Tensor reduce_logsumexp(const TensorArg& x, const ReduceOptions& options = {});
-// Of the population: the mean squared distance from the mean, and its root.
+// The variance of the population, the mean squared distance from the mean, and its square root.
 Tensor reduce_variance(const TensorArg& x, const ReduceOptions& options = {});
 Tensor reduce_std(const TensorArg& x, const ReduceOptions& options = {});
 // How many elements are not 0 (booleans: true); int64.

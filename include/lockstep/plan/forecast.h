@@ -46,8 +46,8 @@ struct MeasuredSchedule {
   std::vector<double> launch_s;
   double step_s = 0;
 };
-// Of two batch sizes of the same training; where their launches are not the same, those of the larger one, whose costs are
-// taken to grow with the batch but for updates.
+// The model of a step that follows from its schedules at two batch sizes of the same training. Where the two have different
+// launches, it has those of the larger batch, whose costs are taken to grow with the batch but for updates.
 StepModel step_model(const MeasuredSchedule& small, const MeasuredSchedule& large);
 
 // What a launch would take on a GPU: its operations or its bytes at the rates that are reached, whichever takes longer.
@@ -81,7 +81,7 @@ struct Forecast {
   std::vector<ForecastRow> rows;
 };
 
-// Of one of so many devices.
+// The step that one of `devices` devices makes, with `examples` examples of its own.
 Step step_at(const StepModel& model, double examples, int64_t devices, const ForecastOptions& options);
 Forecast forecast(const StepModel& model, const ForecastOptions& options);
 

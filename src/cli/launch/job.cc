@@ -570,7 +570,7 @@ class Job::Impl {
   Moment next_alive_ = in_seconds(kAliveEvery);
   Moment kill_at_ = Moment::max();
   Moment give_up_at_ = Moment::max();
-  // Of elastic jobs.
+  // For elastic jobs alone.
   Moment leave_at_ = Moment::max();
   bool ended_well_ = false;
   Verdict first_failure_;

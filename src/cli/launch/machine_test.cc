@@ -75,7 +75,7 @@ TEST_F(ThisMachine, HasTheCpusOfTheProcess) {
 
 TEST_F(ThisMachine, HasTheGpusThatAreVisible) {
   EXPECT_THAT(this_machine(folder_.string()).gpus, IsEmpty());
-  // Of a container that was given the fourth GPU: CUDA counts it as the first.
+  // In a container that was given the fourth GPU, CUDA counts it as the first.
   for (const char* name : {"nvidia3", "nvidia5", "nvidiactl", "nvidia-uvm", "nvidia", "null"})
     std::ofstream(folder_ / name);
   EXPECT_THAT(this_machine(folder_.string()).gpus, ElementsAre("0", "1"));

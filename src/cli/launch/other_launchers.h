@@ -21,7 +21,7 @@ bool decides_before_launch(const std::string& name, bool task_of_srun);
 // would start the whole job.
 void require_no_launcher_around();
 
-// Of the variables that are set here, those that workers will not see; for a note.
+// The variables that are set here and that workers will not see, for a note.
 std::string variables_left_out(bool under_slurm);
 
 }  // namespace lockstep::launch

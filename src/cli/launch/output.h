@@ -26,7 +26,7 @@ class Output {
   // The rank's file is a new one: rank_0.log, and after the first restart rank_0.restart_1.log. Throws Error(io).
   void begin_worker(int rank, int restart);
   void worker_line(int rank, bool errors, std::string_view line);
-  // Of the launcher, on standard error.
+  // A line of the launcher's own, on standard error.
   void say(std::string_view text);
   void other_line(const std::string& host, std::string_view line);
 

@@ -33,7 +33,7 @@ std::optional<int> number(const Lookup& environment, std::string_view name) {
   return value;
 }
 
-// Of an allocation, where the caller does not say how many.
+// The number of tasks of an allocation, where the caller does not say it.
 int tasks_of_allocation(const Lookup& environment) {
   if (const auto tasks = number(environment, "SLURM_NTASKS")) return *tasks;
   const int nodes = number(environment, "SLURM_JOB_NUM_NODES").value_or(1);

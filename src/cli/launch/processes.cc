@@ -95,7 +95,7 @@ bool is_file(const std::string& path) {
   return stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
 }
 
-// Of all processes, who their parents are. Those that end meanwhile are left out.
+// The children of every process, by parent. Those that end meanwhile are left out.
 std::multimap<pid_t, pid_t> children_of_all() {
   std::multimap<pid_t, pid_t> children;
   std::error_code error;

@@ -10,7 +10,7 @@ namespace lockstep::data {
 
 struct StoredArrays {
   std::string name;  // as the user calls it: "idx_dataset"
-  // Of the arrays, the first dimension counts the rows.
+  // The arrays' spec; their first dimension counts the rows.
   ElementSpec spec;
   // The arrays, contiguous, on the current device, which is a CPU. Called once, or again where it threw.
   std::function<TensorList()> read;

@@ -140,7 +140,7 @@ class ZipNode final : public NodeOf<ZipNode> {
 
 // --- concatenate ---
 
-// Of all of the datasets, one after another or mixed.
+// The cardinality of all of the datasets together, one after another or mixed.
 int64_t total(std::span<const NodePtr> nodes) {
   int64_t sum = 0;
   for (const NodePtr& node : nodes) {

@@ -5,7 +5,7 @@
 
 namespace lockstep::data {
 
-// Of a dataset: those nearest to its end count.
+// The options of the dataset that ends in `node`: those nearest to its end count.
 Options options_of(const Node& node);
 
 }  // namespace lockstep::data

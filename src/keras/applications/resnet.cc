@@ -59,7 +59,7 @@ class Builder {
  private:
   bool later() const { return options_.version == "v1.5"; }
 
-  // Of images of any size (-1) nobody knows.
+  // Images of any size (-1) get the small stem, unless the options say otherwise.
   bool small_stem() const {
     constexpr int64_t kLarge =
         64;  // pixels: with them all stages of "small" would take sixteen times as long

@@ -665,7 +665,7 @@ Watched watched_run(const fs::path& folder, bool first, int64_t save_freq, int k
   std::vector<Callback> list{
       callbacks::EarlyStopping({.monitor = "loss", .patience = 3, .restore_best_weights = true}),
       callbacks::CSVLogger((folder / "log.csv").string()),
-      // Of the rate before: in an epoch that is gone on with it must not be applied again.
+      // It multiplies the rate before: in an epoch that is resumed it must not be applied again.
       callbacks::LearningRateScheduler([](int, double rate) { return 0.97 * rate; }),
       callbacks::BackupAndRestore((folder / "backup").string(), {.save_freq = save_freq}),
       callbacks::ReduceLROnPlateau({.monitor = "loss", .factor = 0.5, .patience = 1, .min_delta = 0.01}),

@@ -445,7 +445,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
     }
   }
 
-  // Of a run whose other workers are lost.
+  // Saves a run whose other workers are lost.
   void save_alone(const Trainer::Progress& at) {
     for (const Variable& variable : model().optimizer().variables())
       require(!variable.per_replica(), ErrorCode::unsupported, std::source_location::current(),
@@ -454,7 +454,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
   }
 
   void write(const Trainer::Progress& at) {
-    // Of an elastic run this worker may be the chief since its last one is gone.
+    // In an elastic run this worker may have become the chief when the last one was lost.
     if (!locked_) lock_ = FolderLock(folder_);
     locked_ = true;
     const observe::ActivityScope activity("the writing of a backup");

@@ -385,7 +385,7 @@ class RunRecordCallback final : public CallbackBase {
     run_->workers = std::move(all);
   }
 
-  // Of all workers, by replica: what was before a restart, then what was timed since.
+  // The steps of all workers, by replica: those before a restart, then those that were timed since.
   WorkerStatistics steps_of_all() const {
     const Run& run = *run_;
     WorkerStatistics all;

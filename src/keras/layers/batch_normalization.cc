@@ -221,7 +221,7 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
     return {mean, sum(feature_sums(squares)) * one_over_count};
   }
 
-  // Of each feature. Never 0, so that the statistics of an empty batch are numbers.
+  // The elements per feature. Never 0, so that the statistics of an empty batch are numbers.
   int64_t elements_of(const Tensor& x) const {
     return std::max<int64_t>(1, x.size() / std::max<int64_t>(1, x.shape()[axis_]));
   }

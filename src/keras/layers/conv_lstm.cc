@@ -117,7 +117,7 @@ class ConvLSTMCellLayer final : public ConfiguredLayer<CellSettings>, public Rec
     return {.padding = Padding::same, .data_format = o().data_format};
   }
 
-  // Of a state for inputs of this shape, without the batch.
+  // The shape of a state for inputs of this shape, without the batch.
   Shape state_shape(const Shape& input) const {
     const int first = o().data_format.kind() == DataFormat::channels_first ? 2 : 1;
     Shape shape = input;

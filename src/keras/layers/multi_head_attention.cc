@@ -136,7 +136,7 @@ class HeadsLayer : public ConfiguredLayer<Settings> {
   double dropout_rate(const CallContext& context) const {
     return context.training ? this->settings_.options.dropout : 0;
   }
-  // Of (batch, positions, heads, dim).
+  // Query, key and value are (batch, positions, heads, dim).
   Tensor attend_to_sequence(const Tensor& query, const Tensor& key, const Tensor& value, double scale,
                             const CallContext& context, Tensor* scores) const {
     const Tensor mask = mask_for(query, key, context);

@@ -109,7 +109,7 @@ class LayerNormalizationLayer final : public ConfiguredLayer<LayerNormalizationS
   bool autocast_inputs() const override { return false; }
 
  private:
-  // Of each input's own rank: an axis that is counted from the end is the last one of them all.
+  // The axes for an input of this rank: one that is counted from the end is another for every rank.
   std::vector<int64_t> axes(int rank) const { return positions(*this, settings_.options.axis, rank); }
 
   Tensor normalized(const Tensor& x) const {

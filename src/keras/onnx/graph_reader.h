@@ -13,7 +13,7 @@
 
 namespace lockstep::keras::onnx {
 
-// Of a node; a member holds something where the file says it, by the attribute's type.
+// An attribute of a node: the member that belongs to the attribute's type in the file holds its value.
 struct NodeAttribute {
   double real = 0;
   int64_t integer = 0;

@@ -13,7 +13,7 @@
 
 namespace lockstep::keras::onnx {
 
-// Of the operators that are used; ONNX Runtime has run it since 2021.
+// The opset of the operators that are written; ONNX Runtime has run it since 2021.
 inline constexpr int64_t kOpset = 17;
 
 using Value = std::string;  // values are known by name

@@ -100,7 +100,7 @@ Operator logical(Tensor (*compute)(const TensorArg&, const TensorArg&)) {
     return compute(x[0], x[1]);
   });
 }
-// Of any number of inputs, from the left.
+// An operator that folds any number of inputs, from the left.
 Operator folded(Tensor (*compute)(const OperandArg&, const OperandArg&), bool mean = false) {
   return elementwise([compute, mean](const NodeCall&, const std::vector<Tensor>& x) {
     Tensor result = x[0];

@@ -21,7 +21,7 @@ struct Operand {
   bool known = false;
 
   bool defined() const { return stored.defined(); }
-  // Of the value.
+  // The shape and dtype of the value, whatever the order in which its elements are stored.
   Shape shape() const;
   DType dtype() const { return stored.dtype(); }
   int rank() const { return stored.rank(); }

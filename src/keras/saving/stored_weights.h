@@ -17,7 +17,7 @@ struct StoredWeights {
   std::vector<Variable> weights;
 };
 
-// Of `root` and every layer inside, each once, at the first place that it is found at.
+// The weights of `root` and of every layer inside, each layer once, at the first path where it is found.
 std::vector<StoredWeights> stored_weights(const Layer& root);
 
 // `prefix` and the classes of the layers in snake case, numbered where one comes again; empty for operations, which are no

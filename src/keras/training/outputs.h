@@ -29,7 +29,7 @@ class Outputs {
                       const TensorList& weights);
 
   std::vector<Metric> metrics() const;
-  // Of the means of losses and of all metrics, as far as they are made.
+  // The variables of the losses' means and of all metrics, as far as they are made.
   std::vector<Variable> variables() const;
   // Their values; and back. Metrics make their variables when they first see a batch: what is put back before waits for
   // that, so that no batch has to be read for its sake. Error(invalid_argument) by then where the numbers differ.

@@ -14,7 +14,7 @@ namespace lockstep::keras {
 
 // How far a worker has come. Every worker goes through the same places in the same order.
 struct Standing {
-  // Of an epoch: it is about to begin; `batch` of its steps are made; they all are, and `logs` are theirs.
+  // How far an epoch is: about to begin; `batch` of its steps are made; all of them are, and `logs` are theirs.
   enum class Stage : uint8_t { begins, steps, validation };
 
   bool begun = false;  // the callbacks know that training has begun

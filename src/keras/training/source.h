@@ -65,7 +65,7 @@ class Data::Source {
   static constexpr int64_t kUnknown = -1, kEndless = -2;
   // The arrays themselves, where the data is arrays in memory.
   virtual const Batch* arrays() const { return nullptr; }
-  // Of the inputs, -1 for the batch; may look at a batch.
+  // The specs of the inputs, with -1 for the batch; may read a batch to find out.
   virtual std::vector<TensorSpec> input_specs() const { return {}; }
   // The same with what came by name in the model's order. Null where it is in order as it is.
   virtual std::shared_ptr<const Source> in_order(const ModelArrays& /*model*/,

@@ -52,9 +52,9 @@ class BatchStream {
   int64_t batch_size() const { return options_.batch_size; }
   int64_t taken() const { return taken_; }  // batches of the pass under way
 
-  // Of the pass under way, where the data knows.
+  // The explanation of the pass under way; nullopt where the data has none.
   std::optional<data::Explanation> explain() const { return reader_ ? reader_->explain() : std::nullopt; }
-  // So many workers read the same batches in it.
+  // How many workers read the same batches in that pass.
   int same_examples() const { return reader_ ? reader_->same_examples() : 1; }
   // Its explanation in short; empty where it was not what limited.
   observe::InputSummary input_summary() const;

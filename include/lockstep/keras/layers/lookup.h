@@ -85,7 +85,7 @@ class StringLookup {
   Tensor operator()(std::initializer_list<const char*>) const = delete;  // as in adapt()
   // One token, a byte string (data::bytes()): a scalar, or (vocabulary).
   Tensor operator()(const Tensor& token, std::source_location where = std::source_location::current()) const;
-  // Of a lookup with invert: the token of each number.
+  // The token of each number; for a lookup with invert.
   std::vector<std::string> tokens(const Tensor& numbers,
                                   std::source_location where = std::source_location::current()) const;
 
@@ -188,7 +188,7 @@ struct IntegerLookupOptions {
 // Whole numbers of any kind as numbers from 0 on: a layer, for the pipeline or inside of a model.
 AdaptableLayer IntegerLookup(const IntegerLookupOptions& options = {},
                              std::source_location where = std::source_location::current());
-// Of such a layer: what adapt() learned, special tokens first.
+// The vocabulary that adapt() has learned for an IntegerLookup layer, special tokens first.
 std::vector<int64_t> get_vocabulary(const Layer& integer_lookup,
                                     std::source_location where = std::source_location::current());
 // With or without the special tokens at its beginning; the weights are those of the others, where tf_idf.

@@ -89,7 +89,7 @@ Layer GlobalMaxPooling2D(const GlobalPoolingOptions& options = {},
                          std::source_location where = std::source_location::current());
 Layer GlobalMaxPooling3D(const GlobalPoolingOptions& options = {},
                          std::source_location where = std::source_location::current());
-// Of a masked sequence: the mean of the steps that count.
+// The mean over all positions; of a masked sequence, over the steps that the mask keeps.
 Layer GlobalAveragePooling1D(const GlobalPoolingOptions& options = {},
                              std::source_location where = std::source_location::current());
 Layer GlobalAveragePooling2D(const GlobalPoolingOptions& options = {},
