@@ -123,14 +123,14 @@ EngineChoice choose_engine(const Cluster& cluster, const WorkersOptions& options
   };
   if (options.engine == Engine::mpi) return choose("mpi", "it was asked for");
   if (options.engine == Engine::gloo) return choose("gloo", "it was asked for");
-  require(options.engine != Engine::nccl || options.on_gpus, ErrorCode::invalid_argument, where,
+  require(options.engine != Engine::nccl || options.devices_are_gpus, ErrorCode::invalid_argument, where,
           "CommunicationImplementation::nccl joins GPUs, and this worker has none; leave it at automatic");
   if (cluster.source == ClusterSource::mpi) return choose("mpi", "mpirun started the workers");
   if (cluster.source == ClusterSource::slurm && has_pmi && missing("mpi").empty())
     return {"mpi", "srun started the workers with MPI's support"};
   const std::string why = missing("gloo");
   if (why.empty()) return {"gloo", "no launcher of MPI's started the workers"};
-  require(options.on_gpus, ErrorCode::unsupported, where, "workers cannot be joined: ", why,
+  require(options.devices_are_gpus, ErrorCode::unsupported, where, "workers cannot be joined: ", why,
           "; without Gloo they can be started by mpirun, and joined by MPI");
   return {"", why};
 }

@@ -38,11 +38,11 @@ enum class Engine : uint8_t { automatic, gloo, mpi, nccl };
 
 struct WorkersOptions {
   Engine engine = Engine::automatic;
-  bool on_gpus = false;
-  double timeout_s = 60;        // for all to come to a collective
-  double join_timeout_s = 300;  // for all to come at all
-  int min_workers = 0;          // positive: the run is elastic, and goes on with so many
-  double wait_s = 300;          // for workers to come back, where fewer are left
+  bool devices_are_gpus = false;  // of this worker
+  double timeout_s = 60;          // for all to come to a collective
+  double join_timeout_s = 300;    // for all to come at all
+  int min_workers = 0;            // positive: the run is elastic, and goes on with so many
+  double wait_s = 300;            // for workers to come back, where fewer are left
 };
 
 // What moves the host's memory.

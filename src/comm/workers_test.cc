@@ -38,7 +38,7 @@ TEST(ChooseEngine, FollowsTheLauncher) {
   EXPECT_EQ(chosen(ClusterSource::slurm, {}, false, {}), "gloo");
   EXPECT_EQ(chosen(ClusterSource::slurm, {}, true, {"mpi"}), "gloo");
   EXPECT_EQ(chosen(ClusterSource::mpi, {.engine = Engine::gloo}, false, {}), "gloo");
-  EXPECT_EQ(chosen(ClusterSource::torchrun, {.on_gpus = true}, false, {"gloo"}), "");
+  EXPECT_EQ(chosen(ClusterSource::torchrun, {.devices_are_gpus = true}, false, {"gloo"}), "");
 }
 
 TEST(ChooseEngine, SaysWhatIsMissing) {

@@ -32,6 +32,8 @@ class StrategyOwner final : public VariableOwner {
   bool several_;
 };
 
+// Whoever makes a strategy says so.
+void add_living_owner(const std::shared_ptr<const StrategyOwner>& owner);
 // Those of all strategies that are alive.
 std::vector<std::shared_ptr<const StrategyOwner>> living_owners();
 

@@ -196,7 +196,7 @@ TEST(Strategy, AllReductionsAndBucketsGiveTheSameBits) {
   }
 }
 
-// Whoever is the last to fill a bucket adds up its part before it computes the next.
+// Whoever is the last to fill a bucket sums its part before it computes the next.
 TEST(Strategy, BucketsAreSummedWhileTheBackwardPassGoesOn) {
   const Tensor x = fill({DType::float32, {8, 64}}, 1);
   const auto sums_before_the_last_kernel = [&](int64_t bucket_bytes) {
