@@ -1,4 +1,4 @@
-// The sum of two arrays, as all collectives that add up themselves make it.
+// The sum of two arrays, as all collectives that reduce by themselves make it.
 #pragma once
 
 #include <cstdint>

@@ -75,7 +75,7 @@ void DirectAllReduce::add(const Block& block) {
     if (peer != rank_ && theirs.last > theirs.first) messages_.finish(slot(block, Way::scatter_send, peer));
   }
   if (count == 0) return;
-  // All add up in the order of the ranks, or one does; a + b is b + a.
+  // All sum in the order of the ranks, or one does; a + b is b + a.
   const bool in_order = one_round_ && size_ > 2;
   if (in_order && rank_ != 0) {
     std::memcpy(scratch(block, rank_), sum, static_cast<size_t>(count * width_));

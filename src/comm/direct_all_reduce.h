@@ -3,11 +3,11 @@
 // What an engine's own all-reduce passes from neighbour to neighbour around a ring, 2 (n - 1) messages one after the other,
 // takes one round here, or two:
 //
-//   one round    everybody sends all it has to everybody, and each adds up: the least latency
-//   two rounds   everybody sends each its share, the owner of a share adds up and sends the sum back: reduce-scatter and
+//   one round    everybody sends all it has to everybody, and each sums: the least latency
+//   two rounds   everybody sends each its share, the owner of a share sums and sends the sum back: reduce-scatter and
 //                all-gather, as many bytes as a ring sends.
 //
-// What is large is cut into blocks: while the addends of one are added up, those of the next arrive. All ranks get the same
+// What is large is cut into blocks: while the addends of one are summed, those of the next arrive. All ranks get the same
 // bits: each sum is made by one of them, or by all in the order of their ranks.
 #pragma once
 

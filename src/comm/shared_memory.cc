@@ -342,7 +342,7 @@ void SharedMemory::sum_in_two_rounds(char* data, int64_t count, DType dtype) {
   for (uint64_t n = 0; n < blocks; ++n) {
     const uint64_t block = first_block + n;
     wait(next, block);
-    // Read by the others while this process adds up.
+    // Read by the others while this process sums.
     if (n + 1 < blocks) next = write(n + 1);
     const int64_t own = share(n, rank_), behind = share(n, rank_ + 1);
     char* const sum = sums(rank_, block) + own * width;

@@ -2,8 +2,8 @@
 //
 // Each process has room there for what the others shall read:
 //
-//   all_reduce, small   all write what they have; each reads everybody's, and adds up
-//   all_reduce, large   block by block: all write; each adds up its share of the block and writes the sum; all read the sums
+//   all_reduce, small   all write what they have; each reads everybody's, and sums
+//   all_reduce, large   block by block: all write; each sums its share of the block and writes the sum; all read the sums
 //   all_gather          block by block: all write, all read
 //   all_to_all          block by block: all write for each of the others, all read what is theirs
 //

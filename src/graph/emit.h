@@ -177,7 +177,7 @@ class Trace {
     Tensor value;
     Tensor inside;
     Value parameter;
-    Variable variable;  // none: a tensor or the token
+    Variable variable;  // undefined: a tensor or the token
     bool token = false;
   };
   const std::vector<Outside>& outside() const { return outside_; }

@@ -121,8 +121,8 @@ struct OpDef {
   int max_inputs = 1;  // -1: any number
 
   SpecList (*infer)(const InferContext&) = nullptr;
-  TensorList (*grad)(const GradContext&) = nullptr;  // none: not differentiable, gradients stop here
-  Cost (*cost)(const InferContext&, std::span<const TensorSpec> outputs) = nullptr;  // none: bytes only
+  TensorList (*grad)(const GradContext&) = nullptr;  // null: not differentiable, gradients stop here
+  Cost (*cost)(const InferContext&, std::span<const TensorSpec> outputs) = nullptr;  // null: bytes only
 
   // Elementwise ops: their meaning as scalar instructions (ops/elementwise).
   void (*expand)(elementwise::Expander&) = nullptr;
@@ -137,7 +137,7 @@ struct OpDef {
   // Ops that can add a tensor like their first result to it, as one more input behind the others: the attributes that say
   // so, or nothing where these exclude it.
   std::optional<Attrs> (*with_addend)(const Attrs&) = nullptr;
-  // Ops whose results a loop need not add up one by one; null for inputs (of one iteration) where it must.
+  // Ops whose results a loop need not sum one by one; null for inputs (of one iteration) where it must.
   SumOverStack (*sum_over_stack)(const Attrs&, std::span<const TensorSpec> inputs) = nullptr;
 
   OpTraits traits = {};

@@ -17,11 +17,11 @@ struct VariableImpl {
   // Changes with every write: what tells a mirror on another device that it is out of date.
   uint64_t version = 0;
 
-  // Of a variable with `per_replica`, by replica, wherever that runs; none: zeros. Empty: `value` has it all,
+  // Of a variable with `per_replica`, by replica, wherever that runs; undefined: zeros. Empty: `value` has it all,
   // else what it holds is out of date.
   TensorList parts;
 
-  // Adds up the parts, if there are any.
+  // Sums the parts, if there are any.
   void gather();
   // Of two of them, where the first is. The arithmetic of variables is the room ops' (ops/elementwise/variables.cc).
   Tensor sum_of_parts(const Tensor& a, const Tensor& b) const;

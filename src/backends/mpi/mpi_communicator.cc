@@ -50,7 +50,7 @@ MPI_Datatype type_of(DType dtype) {
   fail(ErrorCode::dtype_mismatch, std::source_location::current(), "MPI has no sum of ", dtype);
 }
 
-// Through shared memory a message costs little, and what has arrived is added up out of the cache.
+// Through shared memory a message costs little, and what has arrived is summed out of the cache.
 constexpr comm::MessageSizes kSizes{.one_round = 8 << 10, .message = 128 << 10};
 
 // MPI counts in int: larger transfers are made in parts.

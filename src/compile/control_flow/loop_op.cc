@@ -215,7 +215,7 @@ class LoopGradient {
     carry_results_.push_back(value_of(symbol(carry_parameters_.back()) + rest));
   }
 
-  // Null where the iterations' parts have to be added up one by one.
+  // Null where the iterations' parts have to be summed one by one.
   SumOverStack sum_over_stack(const Node& node) const {
     if (!node.op->sum_over_stack) return nullptr;
     std::vector<bool> captures(body().slots.size(), false);
@@ -348,7 +348,7 @@ class LoopGradient {
 
   TensorList gradients_;                 // by slot
   std::vector<size_t> carried_;          // slots whose gradient the backward pass carries
-  std::vector<Value> carry_parameters_;  // its carries: parameter, first value (none: zeros), next value
+  std::vector<Value> carry_parameters_;  // its carries: parameter, first value (undefined: zeros), next value
   TensorList carry_inputs_;
   std::vector<Value> carry_results_;
   std::vector<Value> elem_parameters_;  // what arrives at stacked results

@@ -1,8 +1,8 @@
-// Sums over replicas: one interface, whoever adds up.
+// All-reduce over replicas: one interface for all implementations.
 //
 //   host_threads.h   CPUs: the devices' own threads
 //   gpu_streams.h    GPUs: on streams beside those that compute,
-//     gpu_tree.h       with kernels that add up in the tree's order
+//     gpu_tree.h       with kernels that sum in the tree's order
 //     nccl.h           or with NCCL,
 //     nccl_tree.h      or, between processes, with kernels and NCCL in the tree's order
 //   processes.h      CPUs of several processes: inside each, and then between them

@@ -12,12 +12,12 @@ AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool
                                   CrossDeviceOps asked, const std::function<std::string()>& missing,
                                   std::source_location where) {
   const bool wanted = asked == CrossDeviceOps::nccl;
-  const bool on_gpus = std::all_of(devices.begin(), devices.end(),
-                                   [](const AllReduceDevice& d) { return d.kind == DeviceKind::gpu; });
-  if (!on_gpus) {
+  const bool on_side_streams =
+      std::all_of(devices.begin(), devices.end(), [](const AllReduceDevice& d) { return d.queues_launches; });
+  if (!on_side_streams) {
     require(!wanted, ErrorCode::invalid_argument, where, "CrossDeviceOps::nccl joins GPUs; ", devices[0].name,
             " is none. Leave cross_device_ops at automatic");
-    return {AllReduceMethod::host_threads, "the threads of the CPU devices add up"};
+    return {AllReduceMethod::host_threads, "the threads of the CPU devices sum the replicas"};
   }
   // Two devices of one GPU.
   const AllReduceDevice *a = nullptr, *b = nullptr;
@@ -30,15 +30,15 @@ AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool
   const auto own = [&](const std::string& why) -> AllReduceChoice {
     return {
         readable ? AllReduceMethod::tree_kernels : AllReduceMethod::copied_tree_kernels,
-        why + (readable ? "a kernel on each reads what all hold"
-                        : "a kernel on each adds up copies of what all hold, for not all GPUs can read the "
+        why + (readable ? "a kernel on each GPU sums from the memory of all"
+                        : "a kernel on each GPU sums copies of what all hold, for not all GPUs can read the "
                           "others' memory")};
   };
-  if (devices.size() == 1) return {AllReduceMethod::tree_kernels, "one GPU adds up its own replicas"};
+  if (devices.size() == 1) return {AllReduceMethod::tree_kernels, "one GPU sums its own replicas"};
   if (b) {
     require(!wanted, ErrorCode::invalid_argument, where, "CrossDeviceOps::nccl: ", a->name, " and ", b->name,
             " are logical devices of one GPU, and NCCL wants a GPU for each. Leave cross_device_ops at "
-            "automatic: they add up in its memory");
+            "automatic: kernels sum in its memory");
     return own(detail::concat(a->name, " and ", b->name, " are parts of one GPU: "));
   }
   if (reproducible) {
@@ -58,24 +58,23 @@ namespace {
 
 AllReduceChoice choose_between_workers(std::span<const AllReduceDevice> devices, bool reproducible,
                                        CrossDeviceOps asked, std::source_location where) {
-  const bool on_gpus = devices[0].kind == DeviceKind::gpu;
-  if (!on_gpus) {
+  if (!devices[0].queues_launches) {
     require(asked != CrossDeviceOps::nccl, ErrorCode::invalid_argument, where,
             "CrossDeviceOps::nccl joins GPUs; ", devices[0].name,
             " is none. Leave cross_device_ops at automatic");
     return {AllReduceMethod::processes,
             reproducible
-                ? "each worker adds up its own replicas, and shares of the elements for all, in one order"
-                : "each worker adds up its own replicas, and the engine between them the workers' sums"};
+                ? "each worker sums its own replicas; reduce-scatter and all-gather between workers, in a "
+                  "fixed order"
+                : "each worker sums its own replicas, and the engine's all-reduce the workers' sums"};
   }
   const std::string reason = comm::missing_backend("nccl");
   require(reason.empty(), ErrorCode::unsupported, where,
           "GPUs of several workers are joined by NCCL: ", reason);
   if (reproducible)
-    return {
-        AllReduceMethod::nccl_tree,
-        "kernels on the GPUs of all workers, in one order: NCCL moves what they add up, for its own order "
-        "depends on the number of GPUs"};
+    return {AllReduceMethod::nccl_tree,
+            "kernels on the GPUs of all workers, in a fixed order: NCCL moves the addends, for its own order "
+            "depends on the number of GPUs"};
   return {AllReduceMethod::nccl, "NCCL: between the GPUs of all workers"};
 }
 
@@ -85,13 +84,12 @@ AllReduceChoice choose_all_reduce(std::span<Device* const> devices, bool reprodu
                                   bool between_workers, std::source_location where) {
   std::vector<AllReduceDevice> described;
   for (const Device* device : devices)
-    described.push_back(
-        {.name = device->name(),
-         .kind = backend_of(*device).compute_stream().asynchronous() ? DeviceKind::gpu : device->kind(),
-         .physical = backend_of(*device).physical(),
-         .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
-           return backend_of(*device).reads(backend_of(*other));
-         })});
+    described.push_back({.name = device->name(),
+                         .queues_launches = backend_of(*device).compute_stream().asynchronous(),
+                         .physical = backend_of(*device).physical(),
+                         .reads_all = std::all_of(devices.begin(), devices.end(), [&](const Device* other) {
+                           return backend_of(*device).reads(backend_of(*other));
+                         })});
   if (between_workers) return choose_between_workers(described, reproducible, asked, where);
   return choose_all_reduce(
       described, reproducible, asked, [] { return comm::missing_backend("nccl"); }, where);

@@ -14,11 +14,11 @@ namespace lockstep::execute {
 
 enum class AllReduceMethod : uint8_t {
   host_threads,         // CPUs: the devices' own threads
-  tree_kernels,         // GPUs: a kernel on each reads what all hold
+  tree_kernels,         // GPUs: a kernel on each sums from the memory of all
   copied_tree_kernels,  // the same, of copies: not every GPU can read the others' memory
   nccl,
-  nccl_tree,  // GPUs of several workers, `reproducible`: kernels add up in the tree's order, NCCL moves what they add
-  processes,  // CPUs of several workers: each adds up its own, and then they between them
+  nccl_tree,  // GPUs of several workers, `reproducible`: kernels sum in the tree's order, NCCL moves the addends
+  processes,  // CPUs of several workers: each sums its own, then an all-reduce between them
 };
 
 struct AllReduceChoice {
@@ -29,7 +29,7 @@ struct AllReduceChoice {
 // As much of a device as the choice depends on.
 struct AllReduceDevice {
   std::string name;
-  DeviceKind kind = DeviceKind::gpu;
+  bool queues_launches = true;  // its launches are asynchronous: it sums on a side stream, beside compute
   int physical = 0;
   bool reads_all = true;  // it can follow pointers into the memory of the others
 };

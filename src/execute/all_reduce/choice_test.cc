@@ -42,11 +42,11 @@ TEST(AllReduceChoice, GpusOfTheirOwnAreJoinedByNccl) {
   EXPECT_EQ(choose(gpus({2, 0}), false, CrossDeviceOps::nccl).method, AllReduceMethod::nccl);
 }
 
-TEST(AllReduceChoice, LogicalDevicesOfOneGpuAddUpThemselves) {
+TEST(AllReduceChoice, LogicalDevicesOfOneGpuUseKernels) {
   for (const auto& devices : {gpus({0, 0}), gpus({0, 0, 0, 0}), gpus({0, 1, 0, 1})}) {
     const AllReduceChoice choice = choose(devices);
     EXPECT_EQ(choice.method, AllReduceMethod::tree_kernels);
-    EXPECT_THAT(choice.reason, AllOf(HasSubstr("are parts of one GPU"), HasSubstr("reads what all hold")));
+    EXPECT_THAT(choice.reason, AllOf(HasSubstr("are parts of one GPU"), HasSubstr("from the memory of all")));
   }
   EXPECT_THAT(choose(gpus({0, 1, 0})).reason, HasSubstr("/GPU:0 and /GPU:2"));
 }
@@ -84,7 +84,7 @@ TEST(AllReduceChoice, NcclIsNotLoadedWhereItDoesNotMatter) {
 
 TEST(AllReduceChoice, NcclWantsGpus) {
   EXPECT_THAT(refusal(gpus({1, 1})), HasSubstr("logical devices of one GPU"));
-  std::vector<AllReduceDevice> cpus(2, {.name = "/CPU:0", .kind = DeviceKind::cpu});
+  std::vector<AllReduceDevice> cpus(2, {.name = "/CPU:0", .queues_launches = false});
   EXPECT_THAT(refusal(cpus), HasSubstr("/CPU:0 is none"));
   EXPECT_EQ(choose(cpus).method, AllReduceMethod::host_threads);
 }

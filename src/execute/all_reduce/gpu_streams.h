@@ -1,10 +1,10 @@
-// Sums over replicas that GPUs make, on a stream beside the one that computes.
+// All-reduce on GPUs, on a side stream beside the compute stream.
 //
 // The launches of a phase record in their midst the event that a bucket is filled; the side stream of each device waits
-// until all devices have, and adds up while the backward pass goes on; and of the next phase's launches only those wait for
+// until all devices have, and reduces it while the backward pass goes on; and of the next phase's launches only those wait for
 // a sum that touch its memory. Threads meet twice, to know that what is waited for has been queued.
 //
-// How a bucket is added up is for the classes derived from this one: gpu_tree.h, nccl.h, nccl_tree.h.
+// How a bucket is reduced is for the classes derived from this one: gpu_tree.h, nccl.h, nccl_tree.h.
 #pragma once
 
 #include <array>
@@ -38,7 +38,7 @@ class GpuStreamsAllReduce : public AllReduce {
   struct Traffic {
     int64_t in = 0, out = 0;  // bytes that reach a device, and that leave it
   };
-  // Who orders what the devices do for one bucket: events between their streams, or the library that adds up.
+  // Who orders what the devices do for one bucket: events between their streams, or the communication library.
   enum class Order : bool { by_events, by_library };
 
   GpuStreamsAllReduce(const ReplicaGroup& group, std::vector<ReplicaSum> sums, const StepObserver& observer,

@@ -1,5 +1,4 @@
-// GPUs that add up with kernels of their own, in the tree's order: each adds up all addends, so that nothing has to be
-// handed around.
+// All-reduce by kernels in the tree's order: each GPU sums all addends, so that no result has to be handed around.
 #pragma once
 
 #include <memory>
@@ -22,7 +21,7 @@ class GpuTreeAllReduce final : public GpuStreamsAllReduce {
   ~GpuTreeAllReduce() override;
 
  private:
-  // What is brought before it is added up.
+  // What is copied here before it is summed.
   struct Copy {
     const void* source;
     void* target;

@@ -83,7 +83,7 @@ HostThreadsAllReduce::HostThreadsAllReduce(const ReplicaGroup& group, std::vecto
              group.cross_device_ops != CrossDeviceOps::automatic;
   if (fetches_) works_ = 2;
   if (group.cross_device_ops == CrossDeviceOps::tree && !alone) make_tree(scratch);
-  // A single device adds up everything at the end of the phase.
+  // A single device sums everything at the end of the phase.
   if (alone) return;
   if (group.bucket_bytes >= 0) {
     divisions_.push_back(divide(group.bucket_bytes));
@@ -362,7 +362,7 @@ void HostThreadsAllReduce::leave_out(int d, const Piece& piece) {
                   static_cast<size_t>(piece.last - piece.first) * width);
 }
 
-// The part of a piece that device d adds up for all.
+// The share of a piece that device d sums for all.
 std::pair<int64_t, int64_t> HostThreadsAllReduce::share(const Piece& piece, int64_t d) const {
   auto count = static_cast<int64_t>(devices_.size());
   switch (group_.cross_device_ops) {

@@ -1,8 +1,8 @@
-// Sums over replicas that CPUs make, with the threads that compute: a CPU has no engine beside its cores, and a thread for
+// All-reduce on CPUs, with the threads that compute: a CPU has no engine beside its cores, and a thread for
 // communication takes them from the kernels (docs/decisions/0014-strategies.md).
 //
 // A device whose replicas have filled a bucket says so and goes on; whenever it has filled the next one, it looks whether
-// the others have come as far and, where they have, adds up its part of those sums for all. So nobody waits for anybody
+// the others have come as far and, where they have, sums its share of the elements for all. So nobody waits for anybody
 // before the last bucket, and what is added still lies in a cache.
 #pragma once
 
@@ -62,7 +62,7 @@ class HostThreadsAllReduce final : public AllReduce {
   };
   struct DeviceState {
     Device* device = nullptr;
-    std::vector<TreeNode> nodes;                     // of the summation tree that this device adds up itself
+    std::vector<TreeNode> nodes;                     // of the summation tree that this device sums itself
     std::vector<std::unique_ptr<Storage>> partials;  // by node, for those of more than one leaf
     std::vector<int> done;                           // by bucket of the phase at hand: works
     size_t contributed = 0;                          // buckets of it
@@ -101,8 +101,8 @@ class HostThreadsAllReduce final : public AllReduce {
   std::vector<std::unique_ptr<DeviceState>> devices_;
   const std::vector<TreeNode> leaves_;  // the replicas with examples
   std::vector<TreeNode> sum_nodes_;     // all devices' nodes in order: they cover every leaf in use
-  std::vector<Link> links_;             // where a tree adds up, the root last
-  // What each device does until a bucket is done: it adds up, in a tree once for each level, and fetches the result
+  std::vector<Link> links_;             // the tree's sums across devices, the root last
+  // What each device does until a bucket is done: it sums, in a tree once for each level, and fetches the result
   // where it has not been handed it.
   int works_ = 1;
   bool fetches_ = false;

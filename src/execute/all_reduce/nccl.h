@@ -1,4 +1,5 @@
-// GPUs that are joined by NCCL, of one process or of several: each adds up its own replicas' addends, and NCCL the rest, in an order of its own.
+// All-reduce by NCCL between the GPUs of one process or of several: each sums its own replicas' addends, and NCCL the rest,
+// in an order of its own.
 #pragma once
 
 #include <memory>
@@ -23,7 +24,7 @@ class NcclAllReduce final : public GpuStreamsAllReduce {
   void reduce(size_t d, size_t bucket, Stream& stream) override;
   Traffic traffic(size_t d, size_t bucket) const override;
 
-  // By device, by bucket: what adds up the device's own replicas; none: it has one or none.
+  // By device, by bucket: the sum over the device's own replicas; null: it has one replica or none.
   std::vector<std::vector<std::unique_ptr<TreeKernels>>> own_;
   NcclRanks communicators_;
 };

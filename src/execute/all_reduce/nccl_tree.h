@@ -1,4 +1,4 @@
-// GPUs of several workers that add up in the tree's order (tree_order.h): what `reproducible` asks for between processes.
+// All-reduce between the GPUs of several workers in the tree's order (tree_order.h): what `reproducible` asks for between processes.
 //
 // A rank is a GPU of a worker. It makes the sums below the largest nodes of the tree whose leaves it holds, and sends each other
 // rank the share of their elements that this one owns (all-to-all); the owner finishes the tree in its order, and the results are

@@ -319,9 +319,9 @@ bool ProcessesAllReduce::exchange_here(Phase& phase) {
   return true;
 }
 
-// Adds up elements [first, last) of a bucket over these nodes of the tree, as partial sums.
-void ProcessesAllReduce::add_up(const Bucket& bucket, std::span<const TreeNode> nodes, int64_t first,
-                                int64_t last, char* target) {
+// Sums elements [first, last) of a bucket over these nodes of the tree, as partial sums.
+void ProcessesAllReduce::sum_over(const Bucket& bucket, std::span<const TreeNode> nodes, int64_t first,
+                                  int64_t last, char* target) {
   const auto wide = static_cast<int64_t>(partial_size(bucket.dtype));
   const auto begin = nodes.empty() ? held_.end() : std::find(held_.begin(), held_.end(), nodes[0]);
   for (const Piece& piece : bucket.pieces) {
@@ -354,7 +354,7 @@ void ProcessesAllReduce::exchange(const Bucket& bucket) {
     deliver(bucket, received_.data(), false);
     sent = bucket.send_bytes[0] * (workers_.size() - 1) + share * (workers_.size() - 1);
   } else {
-    add_up(bucket, held_, 0, bucket.size, sent_.data());
+    sum_over(bucket, held_, 0, bucket.size, sent_.data());
     workers_.all_reduce_sum(bucket.name, sent_.data(), bucket.size, accumulator(bucket.dtype));
     deliver(bucket, sent_.data(), true);
     sent = 2 * bucket.size * static_cast<int64_t>(partial_size(bucket.dtype)) * (workers_.size() - 1) /
@@ -365,7 +365,7 @@ void ProcessesAllReduce::exchange(const Bucket& bucket) {
 
 // Rounded once on the way to the owner of a share and once on the way back; every process takes the same bits, its owner too.
 void ProcessesAllReduce::exchange_rounded(const Bucket& bucket) {
-  add_up(bucket, held_, 0, bucket.size, sent_.data());
+  sum_over(bucket, held_, 0, bucket.size, sent_.data());
   auto* const sums = reinterpret_cast<float*>(sent_.data());
   const auto processes = static_cast<int64_t>(workers_.size());
   const int64_t whole = bucket.share * processes;
@@ -397,7 +397,7 @@ void ProcessesAllReduce::pack_shares(const Bucket& bucket) {
           std::find_if(held_.begin(), held_.end(), [&](const TreeNode& n) { return n.first >= node.first; });
       const auto end =
           std::find_if(begin, held_.end(), [&](const TreeNode& n) { return n.first >= node.last; });
-      add_up(bucket, {begin, end}, first, last, target);
+      sum_over(bucket, {begin, end}, first, last, target);
       target += bucket.share * wide;
     }
   }

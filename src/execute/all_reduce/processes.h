@@ -1,7 +1,7 @@
-// Sums over the replicas of several processes, each with CPUs of its own.
+// All-reduce over the replicas of several processes, each with CPUs of its own.
 //
-//   device threads    add up the replicas of their device, and go on
-//   a thread          adds up the devices, exchanges with the other processes, and hands the result to all devices
+//   device threads    sum the replicas of their device, and go on
+//   a thread          sums over the devices, exchanges with the other processes, and hands the result to all devices
 //
 // It takes one bucket after the other, in the order that all processes have in common, while the devices fill the next ones;
 // a device waits where it needs the sums. A single bucket has nothing to overlap with: the first device's own thread makes the
@@ -11,7 +11,7 @@
 // nodes of the tree whose leaves it holds, and sends each other process the share of their elements that this one owns; the
 // owner finishes the tree in its order, and the results are gathered: as much as a ring sends, where each process holds one
 // such node. Otherwise the process' sum goes through the engine's own all-reduce; or, with `bf16_gradients`, a gradient's is
-// rounded to bfloat16, the owner of a share adds up all processes' in float32, and rounds what is gathered.
+// rounded to bfloat16, the owner of a share sums all processes' in float32, and rounds what is gathered.
 #pragma once
 
 #include <exception>
@@ -76,8 +76,8 @@ class ProcessesAllReduce final : public AllReduce {
   bool compresses(const ReplicaSum& sum) const;
   void pack_shares(const Bucket& bucket);
   void finish_share(const Bucket& bucket);
-  void add_up(const Bucket& bucket, std::span<const TreeNode> nodes, int64_t first, int64_t last,
-              char* target);
+  void sum_over(const Bucket& bucket, std::span<const TreeNode> nodes, int64_t first, int64_t last,
+                char* target);
   void deliver(const Bucket& bucket, const char* sums, bool are_partial);
 
   const ReplicaGroup group_;
@@ -89,7 +89,7 @@ class ProcessesAllReduce final : public AllReduce {
   std::vector<Phase> phases_;
   std::vector<std::unique_ptr<BucketMark>> bucket_marks_;
   std::vector<TreeNode> leaves_;  // all replicas
-  // What a device adds up itself, and where it puts it; a leaf is read where its replica has put it.
+  // What a device sums itself, and where it puts it; a leaf is read where its replica has put it.
   std::vector<std::vector<TreeNode>> device_nodes_;                 // by device
   std::vector<std::vector<std::unique_ptr<Storage>>> device_sums_;  // by device, by node
   std::vector<size_t> scratch_;                                     // by sum: where it begins in these

@@ -1,4 +1,4 @@
-// Sums over replicas in the tree's order (tree_order.h) as kernels, for devices that add up their own memory.
+// Sums over replicas in the tree's order (tree_order.h) as kernels, for devices that sum in their own memory.
 #pragma once
 
 #include <memory>

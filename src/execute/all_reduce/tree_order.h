@@ -1,7 +1,7 @@
 // Sums over replicas in one fixed order, whoever holds which replica.
 //
 // The replicas are the leaves of a binary tree that depends on their number alone. A device that
-// holds all leaves below a node adds them up itself; what is left is added by whoever needs it, in
+// holds all leaves below a node sums them itself; what is left is added by whoever needs it, in
 // the tree's order. The bits are therefore the same on any number of devices.
 #pragma once
 

@@ -86,7 +86,7 @@ std::vector<std::vector<char>> random_leaves(DType dtype, int leaves, int64_t si
   return all;
 }
 
-// The sum as `devices` devices make it: each adds up its own leaves, then the rest is added in the tree's
+// The sum as `devices` devices make it: each sums its own leaves, then the rest is added in the tree's
 // order. Leaves from `used` on are empty.
 std::vector<char> sum_over(DType dtype, const std::vector<std::vector<char>>& leaves,
                            const std::vector<int>& boundaries, int used, int64_t size) {
