@@ -77,7 +77,6 @@ class Workers {
   // "4 workers, joined by Gloo 0.5.0 over TCP: no launcher of MPI started them".
   std::string description() const;
   Group& group() { return *group_; }
-  bool has_engine() const { return engine_ != nullptr; }
 
   // What follows is called by all workers, in the same order, by one thread at a time. Each throws errors::UnavailableError
   // with the verdict where that cannot be, now and from then on; where another worker gave up for a mistake, it throws an Error

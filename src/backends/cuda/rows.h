@@ -113,16 +113,4 @@ bool in_units(int64_t n, std::initializer_list<const void*> pointers) {
   return aligned;
 }
 
-// f(position, values[operand][k]) for the units of several rows of n elements that are this thread's.
-template <int operands, class T, class Team, class F>
-__device__ void each_unit(const Team& team, const T* const (&from)[operands], int64_t n, F f) {
-  constexpr int kSize = RowUnit<T>::kSize;
-  for (int64_t i = team.rank() * kSize; i < n; i += team.size() * kSize) {
-    Real<T> values[operands][kSize];
-#pragma unroll
-    for (int o = 0; o < operands; ++o) load_pack<T, kSize>(from[o] + i).get(values[o]);
-    f(i, values);
-  }
-}
-
 }  // namespace lockstep::cuda

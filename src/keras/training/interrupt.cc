@@ -37,7 +37,6 @@ Interrupt::~Interrupt() {
     if (installed_[i]) std::signal(kSignals[i], SIG_DFL);
 }
 
-bool Interrupt::requested() { return asked != 0; }
 int Interrupt::signal() { return asked; }
 
 }  // namespace lockstep::keras

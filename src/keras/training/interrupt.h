@@ -7,7 +7,7 @@
 
 namespace lockstep::keras {
 
-// While one lives, the first SIGINT or SIGTERM only sets requested(); the second does what it did before.
+// While one lives, the first SIGINT or SIGTERM only sets signal(); the second does what it did before.
 // Handlers of the program's own are left alone. Nests: the outermost counts.
 class Interrupt {
  public:
@@ -16,8 +16,7 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  static bool requested();
-  static int signal();  // 0: none
+  static int signal();  // 0: none came
 
  private:
   static constexpr int kSignals[] = {SIGINT, SIGTERM};
