@@ -142,7 +142,7 @@ TEST(TeamScope, RestoresWhenLeftByAnException) {
   EXPECT_EQ(team_size(), before);
 }
 
-TEST(TeamScope, TinyResultsBecomeZeroOnEveryThreadAndOnlyInTheScope) {
+TEST(TeamScope, SubnormalResultsAreFlushedToZeroOnEveryThreadAndOnlyInTheScope) {
 #if !defined(__x86_64__)
   GTEST_SKIP() << "this processor's mode is not set";
 #endif
@@ -153,8 +153,8 @@ TEST(TeamScope, TinyResultsBecomeZeroOnEveryThreadAndOnlyInTheScope) {
     const TeamScope team(2);
     parallel(2, halve);
     EXPECT_THAT(halves, Each(0.0f));
-    volatile float tiny = std::numeric_limits<float>::denorm_min();
-    EXPECT_EQ(tiny * 0x1p100f, 0x1p-49f) << "operands are what they are";
+    volatile float subnormal = std::numeric_limits<float>::denorm_min();
+    EXPECT_EQ(subnormal * 0x1p100f, 0x1p-49f) << "operands are what they are";
   }
   halve(0);
   EXPECT_GT(halves[0], 0.0f);

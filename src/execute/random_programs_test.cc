@@ -63,8 +63,8 @@ class Program {
     random_.seed(seed_);
     places_.seed(seed_ + 1);
     rows_ = {x, x * scalar};
-    uniform_vectors_ = {vectors_[0].value()};
-    uniform_matrices_ = {matrices_[0].value(), captured_};
+    invariant_vectors_ = {vectors_[0].value()};
+    invariant_matrices_ = {matrices_[0].value(), captured_};
     const int length = 4 + choose(22);
     for (int i = 0; i < length; ++i) {
       std::optional<DeviceScope> scope;
@@ -74,8 +74,8 @@ class Program {
     TensorList results;
     for (int i = 0; i < 5; ++i) {
       const int kind = choose(4);
-      results.push_back(kind == 0   ? any(uniform_vectors_)
-                        : kind == 1 ? transpose(any(uniform_matrices_))
+      results.push_back(kind == 0   ? any(invariant_vectors_)
+                        : kind == 1 ? transpose(any(invariant_matrices_))
                                     : any(rows_));
     }
     return results;
@@ -119,9 +119,10 @@ class Program {
     const Tensor& a = any(rows_);
     switch (choose(11)) {
       case 0: return pointwise(a, any(rows_));
-      case 1: return pointwise(a, any(uniform_vectors_));
-      case 2: return matmul(a, any(uniform_matrices_)) * 0.4;
-      case 3: return tanh(matmul(a, any(uniform_matrices_), {.transpose_b = true}) + any(uniform_vectors_));
+      case 1: return pointwise(a, any(invariant_vectors_));
+      case 2: return matmul(a, any(invariant_matrices_)) * 0.4;
+      case 3:
+        return tanh(matmul(a, any(invariant_matrices_), {.transpose_b = true}) + any(invariant_vectors_));
       case 4: return softmax(a);
       case 5:
         return concat(TensorList{slice(a, {0, 2}, {-1, kWidth - 2}), slice(any(rows_), {0, 0}, {-1, 2})}, 1);
@@ -135,8 +136,8 @@ class Program {
 
   // Both branches agree where the predicate turns.
   Tensor branch(const Tensor& a) {
-    const Tensor turn = reduce_mean(any(uniform_vectors_));
-    const Tensor b = any(rows_), matrix = any(uniform_matrices_);
+    const Tensor turn = reduce_mean(any(invariant_vectors_));
+    const Tensor b = any(rows_), matrix = any(invariant_matrices_);
     return cond(
         turn > 0.0, [&] { return a + matmul(b, matrix) * turn; }, [&] { return a - tanh(b) * turn; });
   }
@@ -144,7 +145,7 @@ class Program {
   // Along the columns of rows, with what is the same in all iterations, in either direction; now and then with
   // a branch inside, or for the gradient.
   Tensor loop(const Tensor& a) {
-    const Tensor vector = any(uniform_vectors_);
+    const Tensor vector = any(invariant_vectors_);
     const bool reverse = choose(2) == 0, inner = choose(2) == 0, differentiated = choose(2) == 0;
     GradientTape tape;
     tape.watch(a);
@@ -166,9 +167,9 @@ class Program {
 
   Tensor new_vector() {
     switch (choose(6)) {
-      case 0: return pointwise(any(uniform_vectors_), any(uniform_vectors_));
-      case 1: return squeeze(slice(any(uniform_matrices_), {choose(kWidth), 0}, {1, kWidth}), {0});
-      case 2: return reduce_mean(any(uniform_matrices_), {.axis = {0}});
+      case 0: return pointwise(any(invariant_vectors_), any(invariant_vectors_));
+      case 1: return squeeze(slice(any(invariant_matrices_), {choose(kWidth), 0}, {1, kWidth}), {0});
+      case 2: return reduce_mean(any(invariant_matrices_), {.axis = {0}});
       case 3: return any(vectors_).value();
       default: {
         const Tensor& rows = any(rows_);
@@ -180,10 +181,10 @@ class Program {
 
   Tensor new_matrix() {
     switch (choose(7)) {
-      case 0: return pointwise(any(uniform_matrices_), any(uniform_matrices_));
-      case 1: return pointwise(any(uniform_matrices_), transpose(any(uniform_matrices_)));
-      case 2: return matmul(any(uniform_matrices_), any(uniform_matrices_)) * 0.3;
-      case 3: return transpose(any(uniform_matrices_));
+      case 0: return pointwise(any(invariant_matrices_), any(invariant_matrices_));
+      case 1: return pointwise(any(invariant_matrices_), transpose(any(invariant_matrices_)));
+      case 2: return matmul(any(invariant_matrices_), any(invariant_matrices_)) * 0.3;
+      case 3: return transpose(any(invariant_matrices_));
       case 4: return any(matrices_).value();
       default: {
         const Tensor& rows = any(rows_);
@@ -198,15 +199,15 @@ class Program {
     switch (choose(11)) {
       case 10: {
         const Variable& variable = any(vectors_);
-        const Tensor vector = any(uniform_vectors_);
-        uniform_vectors_.push_back(scan(
-                                       [&](std::span<const Tensor> carry, std::span<const Tensor>) {
-                                         variable.assign(variable * 0.5 + vector * 0.25);
-                                         return ScanResult{.carry = {carry[0] * 0.5 + variable * 0.5},
-                                                           .ys = {}};
-                                       },
-                                       {vector}, {}, {.length = 3})
-                                       .carry[0]);
+        const Tensor vector = any(invariant_vectors_);
+        invariant_vectors_.push_back(scan(
+                                         [&](std::span<const Tensor> carry, std::span<const Tensor>) {
+                                           variable.assign(variable * 0.5 + vector * 0.25);
+                                           return ScanResult{.carry = {carry[0] * 0.5 + variable * 0.5},
+                                                             .ys = {}};
+                                         },
+                                         {vector}, {}, {.length = 3})
+                                         .carry[0]);
         return;
       }
       case 0:
@@ -214,18 +215,18 @@ class Program {
       case 2:
       case 3: return rows_.push_back(new_rows());
       case 4:
-      case 5: return uniform_vectors_.push_back(new_vector());
+      case 5: return invariant_vectors_.push_back(new_vector());
       case 6:
-      case 7: return uniform_matrices_.push_back(new_matrix());
+      case 7: return invariant_matrices_.push_back(new_matrix());
       case 8: {
         const Variable& variable = any(vectors_);
-        return variable.assign(choose(3) == 0 ? variable * 0.5 + any(uniform_vectors_) * 0.5
-                                              : any(uniform_vectors_));
+        return variable.assign(choose(3) == 0 ? variable * 0.5 + any(invariant_vectors_) * 0.5
+                                              : any(invariant_vectors_));
       }
       default: {
         const Variable& variable = any(matrices_);
         return variable.assign(choose(3) == 0 ? variable * 0.5 + transpose(variable) * 0.5
-                                              : any(uniform_matrices_));
+                                              : any(invariant_matrices_));
       }
     }
   }
@@ -235,7 +236,7 @@ class Program {
   std::mt19937 random_, places_;
   std::vector<Variable> vectors_, matrices_;
   Tensor captured_;
-  TensorList rows_, uniform_vectors_, uniform_matrices_;
+  TensorList rows_, invariant_vectors_, invariant_matrices_;
 };
 
 struct Outcome {

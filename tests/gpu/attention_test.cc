@@ -88,7 +88,7 @@ TEST_F(GpuAttention, OfFloat32IsThatOfFloat64) {
 TEST_F(GpuAttention, NaNReachesTheResultAndTheGradients) {
   const DeviceScope scope(gpu());
   for (const DType dtype : {DType::float32, DType::float64})
-    for (const int64_t dim : {16, 64})  // a thread a row, and tiles
+    for (const int64_t dim : {16, 64})  // one thread per row, and tiles
       for (const bool causal : {false, true}) {
         SCOPED_TRACE(::testing::Message()
                      << name(dtype) << ", " << dim << (causal ? " dimensions, causal" : " dimensions"));

@@ -1,4 +1,4 @@
-// Small networks of images and sequences that a GPU runs as one kernel, an example a block, against the same networks launched
+// Small networks of images and sequences that a GPU runs as one kernel, one block per example, against the same networks launched
 // step by step.
 #include <cmath>
 #include <cstdlib>

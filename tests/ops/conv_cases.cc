@@ -327,7 +327,7 @@ Array with_channels_last(const Array& x) {
   return out;
 }
 
-// The filter (window..., channels, multiplier) as one of one group a channel.
+// The filter (window..., channels, multiplier) as one of one group per channel.
 Array grouped(const Array& filter) {
   Array out = filter;
   out.shape[-1] *= out.shape[-2];

@@ -32,7 +32,7 @@ struct ColumnGrid {
   }
 };
 
-// Threads and blocks that join what the chunks have left for each of n columns: 32 threads a column.
+// Threads and blocks that join what the chunks have left for each of n columns: 32 threads per column.
 inline dim3 join_threads() { return dim3(kThreads / 32, 32); }
 inline unsigned join_blocks(int64_t n) { return static_cast<unsigned>(ceil_div(n, kThreads / 32)); }
 

@@ -11,7 +11,7 @@
 
 namespace lockstep::compile {
 
-// The joined program stands in for the ops' own expansions, so every backend's elementwise kernel
+// The fused program stands in for the ops' own expansions, so every backend's elementwise kernel
 // serves fused nodes as well.
 constinit const OpDef kFused{
     .name = "fused",
@@ -182,7 +182,7 @@ class Fuser {
     while (!stack.empty()) {
       const int current = stack.back();
       stack.pop_back();
-      // Clusters already joined move as one.
+      // Clusters already fused move as one.
       for (const int sibling : members_[static_cast<size_t>(cluster_of(current))])
         for (const int next : consumers_[static_cast<size_t>(sibling)]) {
           if (cluster_of(next) == to) return true;
@@ -250,12 +250,12 @@ class Fuser {
 
   void emit_fused(const std::vector<int>& members) {
     FusedAttrs fused;
-    Node joined{.op = &kFused,
-                .attrs = {},
-                .inputs = {},
-                .outputs = {},
-                .where = node(members.back()).where,
-                .device = node(members.back()).device};
+    Node fused_node{.op = &kFused,
+                    .attrs = {},
+                    .inputs = {},
+                    .outputs = {},
+                    .where = node(members.back()).where,
+                    .device = node(members.back()).device};
     std::map<std::pair<int, int>, int16_t> values;  // old value to value of the program
     const auto value_of = [&](Value v) {
       if (const auto it = values.find(key(v)); it != values.end()) return it->second;
@@ -269,9 +269,9 @@ class Fuser {
       } else {
         value = append(fused.program, {.op = elementwise::Opcode::input,
                                        .dtype = dtype,
-                                       .index = static_cast<int16_t>(joined.inputs.size())});
+                                       .index = static_cast<int16_t>(fused_node.inputs.size())});
         fused.program.inputs.push_back(dtype);
-        joined.inputs.push_back(map_.at(key(v)));
+        fused_node.inputs.push_back(map_.at(key(v)));
       }
       return values[key(v)] = value;
     };
@@ -289,12 +289,12 @@ class Fuser {
       for (size_t k = 0; k < node(member).outputs.size(); ++k)
         if (needed_outside(member, k)) {
           fused.program.outputs.push_back(values.at({member, static_cast<int>(k)}));
-          joined.outputs.push_back(node(member).outputs[k]);
+          fused_node.outputs.push_back(node(member).outputs[k]);
           kept.emplace_back(member, static_cast<int>(k));
         }
     fused.shape = shape(members.front());
-    joined.attrs = std::move(fused);
-    const Value added = result_.add(std::move(joined));
+    fused_node.attrs = std::move(fused);
+    const Value added = result_.add(std::move(fused_node));
     for (size_t k = 0; k < kept.size(); ++k) map_[kept[k]] = {added.node, static_cast<int32_t>(k)};
   }
 

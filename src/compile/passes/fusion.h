@@ -1,4 +1,4 @@
-// Joins elementwise ops into one pass over memory.
+// Fuses elementwise ops into one pass over memory.
 #pragma once
 
 #include <vector>
@@ -14,7 +14,7 @@ extern const OpDef kFused;  // FusedAttrs
 struct FusedAttrs {
   elementwise::Program program;
   Shape shape;                        // of all results
-  std::vector<std::string_view> ops;  // the names of what was joined, for people
+  std::vector<std::string_view> ops;  // the names of what was fused, for people
   // One program serves every shape.
   bool operator==(const FusedAttrs& other) const { return program == other.program; }
   void visit(auto&& v) const { v("program", program); }

@@ -204,7 +204,7 @@ TEST(Fusion, NotAcrossPlacesAndPhases) {
   const Variable v(counting({DType::float32, {4}}));
   const Graph graph = fuse({kMatrix},
                            [&](const TensorList& p) {
-                             const Tensor scale = exp(v) + 1.0;  // uniform
+                             const Tensor scale = exp(v) + 1.0;  // replica-invariant
                              const Tensor rows = p[0] * 2.0;     // per replica, phase 0
                              const Tensor sum =
                                  all_reduce_sum(reduce_sum(rows, {.axis = {0}}));  // a phase ends

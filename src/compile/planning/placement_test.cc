@@ -34,7 +34,7 @@ class Placing : public ::testing::Test {
   Placement placement_;
 };
 
-TEST_F(Placing, AProgramOfOneReplicaIsUniformAndOnePhase) {
+TEST_F(Placing, AProgramOfOneReplicaIsReplicaInvariantAndOnePhase) {
   graph_ = traced({kRows}, [](const TensorList& p) { return TensorList{reduce_sum(p[0] * 2.0)}; });
   placement_ = place_nodes(graph_, {});
   EXPECT_EQ(placement_.phases, 1);
@@ -57,7 +57,7 @@ TEST_F(Placing, WhatComesFromTheBatchIsPerReplica) {
   EXPECT_TRUE(of(6).per_replica);
 }
 
-TEST_F(Placing, ASumIsUniformAndOpensAPhase) {
+TEST_F(Placing, ASumIsReplicaInvariantAndOpensAPhase) {
   place([](const TensorList& p) {
     const Tensor local = reduce_sum(p[0]);
     const Tensor sum = all_reduce_sum(local);
@@ -71,7 +71,7 @@ TEST_F(Placing, ASumIsUniformAndOpensAPhase) {
   EXPECT_EQ(of(4), (NodePlace{.per_replica = true, .phase = 0}));
 }
 
-TEST_F(Placing, UniformWorkThatNobodyWaitsForComesLast) {
+TEST_F(Placing, ReplicaInvariantWorkThatNobodyWaitsForComesLast) {
   const Variable v(Tensor::full(DType::float32, {3}, 1));
   place([&](const TensorList& p) {
     const Tensor sum = all_reduce_sum(reduce_sum(p[0], {.axis = {0}}));

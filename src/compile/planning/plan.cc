@@ -511,7 +511,7 @@ Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& spli
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
   const bool replicated = !options.split_parameters.empty();
-  // Joined ops could not be told apart when one of them goes wrong.
+  // With numerics checks on, ops stay unfused, so that an error can name the op.
   const bool checked = numerics_checked();
   const auto pass = [&](std::string_view name, Graph result) {
     graph = std::move(result);

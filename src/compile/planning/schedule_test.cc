@@ -83,7 +83,7 @@ TEST(Schedule, RespectsDependenciesAndEdges) {
   }
 }
 
-TEST(Schedule, GoesByPhaseAndUniformNodesFirst) {
+TEST(Schedule, GoesByPhaseAndReplicaInvariantNodesFirst) {
   const Variable v(Tensor::full(DType::float32, {3}, 1));
   const Graph graph = traced({{DType::float32, {4, 3}}},
                              [&](const TensorList& p) {

@@ -11,7 +11,7 @@ namespace {
 
 constexpr int64_t kChunk = 32;
 
-// A thread an element of the result.
+// One thread per element of the result.
 template <class T>
 __global__ void add_directly(const T* values, Indices::Reader indices, int64_t count, T* out,
                              int64_t elements, Divider width) {

@@ -1,4 +1,4 @@
-// Resampling on GPUs: a thread an element of the result, always summed in the same order. Taps are computed where they are
+// Resampling on GPUs: one thread per element of the result, always summed in the same order. Taps are computed where they are
 // needed, by the arithmetic of resample_taps().
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"

@@ -280,7 +280,7 @@ __global__ void __launch_bounds__(256, held ? 2 : 1) attend(AttentionProblem p, 
           largest[i] == C(-INFINITY) ? C(INFINITY) : largest[i] + log(total[i]);
 }
 
-// dots[n, h, q]: the gradient of a row of the result, times the row. A warp a row.
+// dots[n, h, q]: the gradient of a row of the result, times the row. One warp per row.
 template <class T>
 __global__ void dot_rows(const T* result, const T* gradient, Real<T>* dots, int64_t batch, int64_t queries,
                          int64_t heads, int64_t width) {
@@ -442,7 +442,7 @@ __global__ void __launch_bounds__(256, held ? 2 : 1)
 
 // --- kernels ---------------------------------------------------------------------------------------------------
 
-// Bytes of shared memory: rows of both kinds of width, tiles of scores, numbers a row, and what is kept.
+// Bytes of shared memory: rows of both kinds of width, tiles of scores, numbers per row, and what is kept.
 size_t shared_bytes(int64_t tile, int64_t dim_rows, int64_t dim, int64_t value_rows, int64_t value_dim,
                     int64_t scores, size_t element) {
   const int64_t elements =

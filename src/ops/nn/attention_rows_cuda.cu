@@ -1,4 +1,4 @@
-// Attention of short sequences with narrow heads, in float32: a thread has a row of queries or keys in registers, and the rows that
+// Attention of short sequences with narrow heads, in float32: each thread has a row of queries or keys in registers, and the rows that
 // it meets lie in shared memory, where the threads of a warp read one together. Tensor cores, for which scores go through shared
 // memory and are cut into halves, take four times as long there: 1,024 heads of 64 tokens and 16 dimensions are 2 GFLOP.
 #include <algorithm>

@@ -105,7 +105,7 @@ __global__ void backprop_input(Sizes s, const T* filter, const T* dy, T* dx, int
   }
 }
 
-// dw[t][c][o] = sum over windows of x[under(window, t)][c] * dy[window][o]; a warp an element.
+// dw[t][c][o] = sum over windows of x[under(window, t)][c] * dy[window][o]; one warp per element.
 template <class T>
 __global__ void backprop_filter(Sizes s, const T* x, const T* dy, T* dfilter, int64_t elements) {
   using C = Real<T>;

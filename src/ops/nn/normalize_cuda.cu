@@ -1,4 +1,4 @@
-// Layer and RMS normalisation on GPUs: a warp or a block a row; sums over the rows in chunks, which are then added in
+// Layer and RMS normalisation on GPUs: one warp or one block per row; sums over the rows in chunks, which are then added in
 // order.
 #include "backends/cuda/columns.h"
 #include "backends/cuda/launch.h"

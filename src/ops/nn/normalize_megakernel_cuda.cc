@@ -1,4 +1,4 @@
-// Layer normalisation in a megakernel: some threads a line, all lines of an example.
+// Layer normalisation in a megakernel: some threads per line, all lines of an example.
 #include "backends/cuda/megakernel/op_rule.h"
 #include "ops/nn/normalize.h"
 

@@ -1,4 +1,4 @@
-// Pooling on GPUs: a thread an element of the result, or a few of a gradient that share their windows; of each some channels.
+// Pooling on GPUs: one thread per element of the result, or a few of a gradient that share their windows; of each some channels.
 #include "backends/cuda/columns.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"

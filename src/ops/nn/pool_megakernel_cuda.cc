@@ -1,4 +1,4 @@
-// Max pooling of small images in a megakernel: a thread an element.
+// Max pooling of small images in a megakernel: one thread per element.
 #include "backends/cuda/megakernel/op_rule.h"
 #include "ops/nn/pool.h"
 #include "ops/nn/window_code_cuda.h"

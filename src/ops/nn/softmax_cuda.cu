@@ -1,4 +1,4 @@
-// Softmax and cross entropy on GPUs: a warp or a block a row.
+// Softmax and cross entropy on GPUs: one warp or one block per row.
 #include "backends/cuda/defer_error.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"

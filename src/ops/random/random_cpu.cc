@@ -37,7 +37,7 @@ void each_block(const RandomRows& rows, int64_t per_block, int64_t begin, int64_
   }
 }
 
-// Two doubles a block: make(u0, u1) of two uniform numbers.
+// Two doubles per block: make(u0, u1) of two uniform numbers.
 template <class Make>
 void pairs(const RandomRows& rows, void* out, int64_t begin, int64_t end, Make&& make) {
   auto* y = static_cast<double*>(out);
@@ -98,7 +98,7 @@ void truncated_normal(const RandomRows& rows, void* out, int64_t begin, int64_t 
   }
 }
 
-// Two integers a block, of 64 bits each.
+// Two 64-bit integers per block.
 template <class T>
 void integers(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   __extension__ using Wide = unsigned __int128;

@@ -1,4 +1,4 @@
-// Sorting and searching on GPUs. Short rows are sorted in shared memory, a block a row; all others together by digits,
+// Sorting and searching on GPUs. Short rows are sorted in shared memory, one block per row; all others together by digits,
 // with the row's number above the element in the key.
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"

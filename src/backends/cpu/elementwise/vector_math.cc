@@ -58,11 +58,11 @@ Split split(Vec x) {
     const auto exponent = [&](Vec v) { return b.emit(Op::exponent, Lane::f32, Lane::f32, {v}, {}); };
     return {exponent(x) - exponent(significand), significand};
   }
-  const Vec denormal = compare(x, kLess, b.f32(std::numeric_limits<float>::min()));
-  const Vec normal = as(Lane::i32, select(denormal, x * b.f32(0x1p24f), x));
+  const Vec subnormal = compare(x, kLess, b.f32(std::numeric_limits<float>::min()));
+  const Vec normal = as(Lane::i32, select(subnormal, x * b.f32(0x1p24f), x));
   const Vec exponent = shift_right_signed(normal - b.i32(std::bit_cast<int32_t>(0.75f)), 23);
   const Vec significand = as(Lane::f32, normal - shift_left(exponent, 23));
-  const Vec offset = select(denormal, b.f32(-24), b.f32(0));
+  const Vec offset = select(subnormal, b.f32(-24), b.f32(0));
   return {b.emit(Op::to_f32, Lane::i32, Lane::f32, {exponent}, {}) + offset, significand};
 }
 

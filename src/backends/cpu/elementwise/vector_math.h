@@ -1,5 +1,5 @@
 // Transcendental functions as vector code: float32, to within 2 units in the last place (exp and
-// log) or 4 (the others) of the true value, denormals, infinities and NaN included. Both
+// log) or 4 (the others) of the true value, subnormals, infinities and NaN included. Both
 // instruction sets compute the same bits.
 #pragma once
 

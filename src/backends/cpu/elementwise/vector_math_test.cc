@@ -89,10 +89,10 @@ TEST(VectorMath, FunctionsAreAccurateWhereTheyChangeMethod) {
 }
 
 TEST(VectorMath, LimitsAndSignsOfZeroAreThoseOfTheCLibrary) {
-  const float denormal = std::numeric_limits<float>::denorm_min();
+  const float subnormal = std::numeric_limits<float>::denorm_min();
   const float largest = std::numeric_limits<float>::max();
-  const std::vector<float> values = {0.0f,    -0.0f,    denormal, -denormal, INFINITY, -INFINITY, NAN,
-                                     largest, -largest, 1.0f,     -1.0f,     -2.0f,    1e30f,     -1e30f};
+  const std::vector<float> values = {0.0f,    -0.0f,    subnormal, -subnormal, INFINITY, -INFINITY, NAN,
+                                     largest, -largest, 1.0f,      -1.0f,      -2.0f,    1e30f,     -1e30f};
   const Array x = floats(values);
   for (const Function& f : kFunctions) {
     for (const Implementation implementation : compiled()) {
