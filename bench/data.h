@@ -8,13 +8,13 @@
 
 namespace lockstep::bench {
 
-// An epoch of kSliceExamples shuffled rows of kSliceColumns floats in batches, one iteration a batch: from_tensor_slices +
-// shuffle + batch + prefetch, against copying the same rows one after another.
+// An epoch of kSliceExamples shuffled rows of kSliceColumns floats in batches, one iteration per batch:
+// from_tensor_slices + shuffle + batch + prefetch, against copying the same rows one after another.
 inline constexpr int64_t kSliceExamples = 60000, kSliceColumns = 784;
 std::vector<Candidate> slices_candidates(int64_t batch);
 
-// A function of about 0.2 ms over 256 elements, one iteration an element: on one thread, on `threads`, and as AUTOTUNE
-// finds them, against calling it in a loop.
+// A function of about 0.2 ms over 256 elements, one iteration per element: on one thread, on `threads`, and
+// as AUTOTUNE finds them, against calling it in a loop.
 std::vector<Candidate> map_candidates(int threads);
 
 // Steps of 1 ms on elements that take 0.8 ms each, made meanwhile by prefetch, against the steps alone. Fails where

@@ -19,7 +19,8 @@ struct Standing {
   double items_per_second = 0;                // 0: nobody counts them
   int64_t memory = 0, least_peer_memory = 0;  // 0: nobody tells
 
-  // The ratio of our time to the best peer's, by the ratios within the rounds where there are any: above 1 we lose.
+  // The ratio of our time to the best peer's, by the ratios within the rounds where there are any: above 1 we
+  // lose.
   double ratio() const;
   // The ratio of our memory to that of the peer that takes least, which need not be the fastest.
   std::optional<double> memory_ratio() const;

@@ -24,7 +24,7 @@ ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPEN
 WORKS = {
     "add": (20000, 1e9, "ns", ("lockstep", "numpy", "tensorflow")),
     "call": (10000, 1e6, "us", ("lockstep", "c++", "tensorflow")),
-    "fit": (10, 1e3, "ms an epoch of 64 steps", ("lockstep", "c++")),
+    "fit": (10, 1e3, "ms per epoch of 64 steps", ("lockstep", "c++")),
     "train_on_batch": (100, 1e6, "us", ("lockstep", "keras on tensorflow", "keras on jax", "keras on torch")),
 }
 

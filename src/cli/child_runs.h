@@ -58,8 +58,8 @@ int64_t usable_cores();
 // Physical GPUs that can be seen.
 int64_t usable_gpus();
 
-// What a run's result says of its timed steps: their number, their median in seconds, and what a step takes where nothing
-// disturbs it.
+// What a run's result says of its timed steps: their number, their median in seconds, and what a step takes
+// where nothing disturbs it.
 int64_t steps_of(const Json& result);
 double median_step_s(const Json& result);
 double undisturbed_step_s(const Json& result);

@@ -251,8 +251,8 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
           ErrorCode::invalid_argument, std::source_location::current(),
           "compile.steps_per_execution: must be 1 where every step is logged (--step-log), received ",
           run.compile ? run.compile->steps_per_execution : 1);
-  // Where there are several workers the chief alone writes files; all have the same callbacks, for they make the same steps. In
-  // an elastic run another may be the chief when it ends.
+  // Where there are several workers the chief alone writes files; all have the same callbacks, for they make
+  // the same steps. In an elastic run another may be the chief when it ends.
   const auto chief = [&] { return strategy.is_chief(); };
   const auto out = [&] { return chief() ? reports.out : nowhere(); };
   // What cannot be written shows before anything was learnt that would be lost.

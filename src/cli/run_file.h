@@ -34,7 +34,7 @@ struct FieldNames {
   std::vector<std::string> listed = {};
   std::map<std::string, std::vector<std::string>> named = {};
   bool empty() const { return listed.empty() && named.empty(); }
-  // Those of each of a model's inputs or outputs, which are called `ends`; none where the file has none.
+  // Those of each of a model's inputs or outputs, which are called `ends`; empty where the file has none.
   std::vector<std::vector<std::string>> of(const std::vector<std::string>& ends,
                                            const std::string& key) const;
   void read(const Json& json, const std::string& path);
@@ -247,7 +247,7 @@ struct FitSettings {
     constexpr double kMore = 2147483648.0;
     v("epochs", epochs,
       {.help = "Times the training examples are gone through", .at_least = 0, .below = kMore});
-    v("batch_size", batch_size, {.help = "Examples a step", .at_least = 1});
+    v("batch_size", batch_size, {.help = "Examples per step", .at_least = 1});
     v("shuffle", shuffle, {.help = "A new order for every epoch"});
     v("class_weight", class_weight,
       {.help = "Weights of the classes' examples in the loss, by class number"});

@@ -50,7 +50,7 @@ class ByteStream {
 
   InputFile file_;
   std::source_location where_;
-  std::unique_ptr<Inflater> inflater_;  // none: not compressed
+  std::unique_ptr<Inflater> inflater_;  // null: not compressed
   std::unique_ptr<char[]> buffer_;
   size_t capacity_;
   size_t begin_ = 0, end_ = 0;  // what the buffer holds

@@ -60,7 +60,8 @@ double run_ns(const Cost& root, double consumer_ns, int cores) {
   return std::max(consumer_ns + serial, slowest);
 }
 
-// The time that consumers waited for the stages with threads that are nearest to `statistics`, itself included.
+// The time that consumers waited for the stages with threads that are nearest to `statistics`, itself
+// included.
 double waited_ns(const StageStatistics& statistics) {
   if (statistics.threads > 0) return statistics.consumer_wait_ns;
   double sum = 0;

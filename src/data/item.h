@@ -34,7 +34,7 @@ class Item {
   Item(Element element) : element_(std::move(element)) {}  // NOLINT(google-explicit-constructor)
   Item(std::shared_ptr<const Rows> rows, int64_t row) : rows_(std::move(rows)), row_(row) {}
 
-  // None where it is an element.
+  // Null where it is an element.
   const std::shared_ptr<const Rows>& rows() const { return rows_; }
   int64_t row() const { return row_; }
   // The element, cut out of the arrays where it is a row.

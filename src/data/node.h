@@ -96,7 +96,7 @@ class Node {
 
   // Says nothing of files that are not there and the like: that is for the first next() to throw.
   virtual std::unique_ptr<Cursor> open(const Opening& opening) const = 0;
-  // None where it takes a look at an element to know.
+  // Nullopt where it takes a look at an element to know.
   virtual std::optional<ElementSpec> spec() const = 0;
   // kInfinite, kUnknown or a number.
   virtual int64_t cardinality() const = 0;
@@ -106,8 +106,8 @@ class Node {
   virtual std::shared_ptr<const Rows> rows() const { return nullptr; }
   // How many files it reads; 0: it is no source of files.
   virtual int64_t files() const { return 0; }
-  // The same source with every count-th of its files. Null where it is no such source, or where there are fewer than
-  // `count`.
+  // The same source with every count-th of its files. Null where it is no such source, or where there are
+  // fewer than `count`.
   virtual NodePtr shard_files(int64_t /*count*/, int64_t /*index*/) const { return nullptr; }
   // Whether workers that each read a part of the files still get together what one alone would.
   virtual bool shares_files() const { return false; }

@@ -14,7 +14,7 @@ namespace lockstep::data {
 class Pipeline {
  public:
   static constexpr int64_t kLook = -1;  // an iteration that does not count
-  // `iteration` is the number of one that is gone on with, or kLook; none: a new one.
+  // `iteration` is the number of one that is gone on with, or kLook; nullopt: a new one.
   explicit Pipeline(NodePtr root, std::optional<int64_t> iteration = {});
 
   std::unique_ptr<Cursor> open_root();

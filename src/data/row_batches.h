@@ -38,7 +38,8 @@ class RowBatches {
   virtual bool next(TensorList& batch) = 0;
 
   // The next batches of one size without taking them, at most `most`: whole ones, or what is left behind
-  // those. The arrays are this object's. None where nothing is left, and where the arrays are not on a GPU.
+  // those. The arrays are this object's. Nullopt where nothing is left, and where the arrays are not on a
+  // GPU.
   std::optional<FunctionCore::RowRuns> runs(int64_t most) const;
   // As if next() had given so many batches. Copies nothing.
   virtual void skip(int64_t batches) { at_ = std::min(rows_, at_ + batches * batch_size_); }

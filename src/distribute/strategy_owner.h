@@ -17,7 +17,7 @@ class StrategyOwner final : public VariableOwner {
 
   std::string description() const override { return description_; }
   bool alive() const { return !impl_.expired(); }
-  // None: it is gone.
+  // Nullopt: it is gone.
   std::optional<Strategy> strategy() const;
   // Whether a step of it runs on several devices, or in several processes.
   bool several() const { return several_; }

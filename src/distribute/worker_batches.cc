@@ -40,8 +40,8 @@ void put(MessageWriter& message, const Tensor& array) {
   for (int i = 0; i < array.rank(); ++i) message.put(array.shape()[i]);
 }
 
-// A checksum of the values, which tells batches apart that are not the same. What does not lie in host memory in one piece is taken to
-// be like no other's.
+// A checksum of the values, which tells batches apart that are not the same. What does not lie in host memory
+// in one piece is taken to be like no other's.
 uint32_t checksum(const TensorList& arrays, int rank) {
   uint32_t sum = 0;
   for (const Tensor& array : arrays) {

@@ -22,7 +22,8 @@ struct WorkerDataset {
   Batches batches = Batches::global;
   std::string description;  // who reads what: "by files: worker 1 of 4 reads files 1, 5, 9, ..."
 };
-// What this worker reads of `dataset` under a strategy of several workers. `keeps_order`: results come in the order of the data, so that it is not shared by files.
+// What this worker reads of `dataset` under a strategy of several workers. `keeps_order`: results come in the
+// order of the data, so that it is not shared by files.
 WorkerDataset worker_dataset(const Strategy& strategy, const data::Dataset& dataset, bool keeps_order,
                              std::source_location where);
 

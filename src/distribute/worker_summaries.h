@@ -1,4 +1,5 @@
-// The statistics of a run from all of its workers. Functions that take Workers may be called by any thread, one at a time.
+// The statistics of a run from all of its workers. Functions that take Workers may be called by any thread,
+// one at a time.
 #pragma once
 
 #include <optional>
@@ -28,8 +29,8 @@ struct AllWorkersStatistics {
   std::vector<WorkerStatistics> workers;  // by rank
   double age_s = 0;                       // of the oldest
 };
-// Sends them to the chief, which reads them with latest_statistics(). Returns at once; a later call replaces an earlier
-// one that the chief has not read.
+// Sends them to the chief, which reads them with latest_statistics(). Returns at once; a later call replaces
+// an earlier one that the chief has not read.
 void send_statistics(comm::Workers& workers, WorkerStatistics own);
 // At the chief: its own with what the other workers sent last; nullopt where one has sent nothing yet.
 std::optional<AllWorkersStatistics> latest_statistics(comm::Workers& workers, WorkerStatistics own);

@@ -79,7 +79,7 @@ class InputLayer final : public LayerBase {
   Shape shape_;  // with the batch
   DType dtype_;
 };
-// The value that it stands for; none where the layer is no InputLayer.
+// The value that it stands for; nullopt where the layer is no InputLayer.
 std::optional<KerasTensor> input_of(const Layer& layer);
 KerasTensor make_input(const Shape& shape_with_batch, DType dtype, const std::string& name);
 // What floating-point data has for layers of this policy: the layers round it, where they do, not the input.

@@ -89,8 +89,8 @@ inline Tensor product(const Tensor& a, const Tensor& b) {
   return a * b;
 }
 
-// Sample weights times the masks that predictions and `values` carry, aligned with the shape of `values` (losses or
-// metric values); undefined where there are neither. Without `dtype` they get that of `values`.
+// Sample weights times the masks that predictions and `values` carry, aligned with the shape of `values`
+// (losses or metric values); undefined where there are neither. Without `dtype` they get that of `values`.
 inline Tensor merged_weights(const Tensor& sample_weight, const Tensor& y_pred, const Tensor& values,
                              std::optional<DType> dtype = {}) {
   const auto fit = [&](const Tensor& w, const char* what) {

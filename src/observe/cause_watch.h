@@ -11,8 +11,8 @@ namespace lockstep::observe {
 
 class StepClock;
 
-// One thread at a time. It looks at what came in the last ten seconds, and logs a change once a minute at most; what the
-// run begins with is told by its report.
+// One thread at a time. It looks at what came in the last ten seconds, and logs a change once per minute at
+// most; what the run begins with is told by its report.
 class CauseWatch {
  public:
   // `who` begins the message: "fit". `clock` is not owned; null: Clock::system().

@@ -137,7 +137,8 @@ std::string shares(const ReplicaSummary& replica) {
   for (size_t c = 0; c < kCategories; ++c) {
     const auto category = static_cast<Category>(c);
     if (category == Category::descheduled && descheduled.count < replica.wall.count) {
-      // The fraction is that of the steps that measured it: in the others it hides in the categories around it.
+      // The fraction is that of the steps that measured it: in the others it hides in the categories around
+      // it.
       text += descheduled.count == 0
                   ? " descheduled not measured,"
                   : fmt::format(" descheduled {:.1f}% of {} steps,",

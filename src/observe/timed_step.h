@@ -9,7 +9,8 @@ namespace lockstep::observe {
 
 enum class StepBegins : uint8_t { now, with_the_last };
 
-// A step that `clock`, which may be null, times while this lives. A step that was not made() is abandoned. For one thread.
+// A step that `clock`, which may be null, times while this lives. A step that was not made() is abandoned.
+// For one thread.
 class TimedStep {
  public:
   explicit TimedStep(StepClock* clock, StepBegins begins = StepBegins::with_the_last) : clock_(clock) {

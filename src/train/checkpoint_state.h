@@ -27,7 +27,7 @@ struct Retention {
   double preserved_last = 0;  // where none is preserved yet: when counting began
 };
 
-// None where there is no such file or it cannot be understood, which is logged.
+// Nullopt where there is no such file or it cannot be understood, which is logged.
 std::optional<CheckpointState> read_state(const std::string& folder);
 
 // Enters a checkpoint that is on the disk as the latest, then removes those that need not stay.

@@ -36,7 +36,7 @@ class Hdf5Reader {
 
   bool has_group(const std::string& path) const;
   bool has_array(const std::string& path) const;
-  // Names of what is directly in the group, sorted; none where there is no such group.
+  // Names of what is directly in the group, sorted; empty where there is no such group.
   std::vector<std::string> names(const std::string& group) const;
 
   // The dtype is the one that read() gives. bfloat16 is marked by Keras' attribute "dtype"; integers that Lockstep has no
@@ -44,7 +44,7 @@ class Hdf5Reader {
   TensorSpec spec(const std::string& array) const;
   Tensor read(const std::string& array) const;
 
-  // None where the group or array has no such attribute. Throws Error(io) where it is no text, or texts.
+  // Nullopt where the group or array has no such attribute. Throws Error(io) where it is no text, or texts.
   std::optional<std::string> text(const std::string& path, const std::string& attribute) const;
   std::optional<std::vector<std::string>> texts(const std::string& path, const std::string& attribute) const;
 

@@ -69,7 +69,7 @@ enum class AutoShardPolicy : uint8_t {
 };
 
 struct Options {
-  int threads = 0;                      // of all stages together; 0: one a core
+  int threads = 0;                      // of all stages together; 0: one per core
   std::optional<bool> deterministic{};  // false: parallel stages may give elements as they become ready
   AutoShardPolicy auto_shard = AutoShardPolicy::automatic;
   int64_t memory_budget =
@@ -143,13 +143,13 @@ Predicate predicate(F f) {
 
 struct MapOptions {
   int64_t num_parallel_calls = 1;       // or AUTOTUNE. 1: on the thread that asks for the element
-  std::optional<bool> deterministic{};  // false: elements as they become ready. None: what Options say
+  std::optional<bool> deterministic{};  // false: elements as they become ready. Nullopt: what Options say
   // What the function gives, where element_spec() should not have to call it.
   std::optional<ElementSpec> output{};
 };
 
 struct ShuffleOptions {
-  std::optional<uint64_t> seed{};  // none: drawn from the default generator
+  std::optional<uint64_t> seed{};  // nullopt: drawn from the default generator
   bool reshuffle_each_iteration = true;
 };
 
@@ -161,7 +161,7 @@ struct BatchOptions {
 struct PaddedBatchOptions {
   // One a tensor, -1 for the longest of the batch; empty: all -1.
   std::vector<Shape> padded_shapes = {};
-  std::vector<double> padding_values = {};  // one a tensor, or one for all; none: 0
+  std::vector<double> padding_values = {};  // one per tensor, or one for all; empty: 0
   bool drop_remainder = false;
 };
 
@@ -179,7 +179,7 @@ struct InterleaveOptions {
 };
 
 struct SampleOptions {
-  std::vector<double> weights = {};  // none: all the same
+  std::vector<double> weights = {};  // empty: all the same
   std::optional<uint64_t> seed{};
   bool stop_on_empty_dataset = false;
 };

@@ -49,7 +49,7 @@ class Structure {
 // The dtypes and shapes of elements; -1 in a shape stands for sizes that differ or are not known.
 struct ElementSpec {
   Structure structure;
-  std::vector<TensorSpec> tensors;  // one a leaf, in order
+  std::vector<TensorSpec> tensors;  // one per leaf, in order
 
   bool operator==(const ElementSpec&) const = default;
 };
@@ -59,7 +59,7 @@ std::ostream& operator<<(std::ostream& out, const ElementSpec& spec);
 // A handle, cheap to copy. Byte strings (lines, file names, records) are uint8 tensors of rank 1: see text().
 class Element {
  public:
-  Element() = default;  // none
+  Element() = default;  // without tensors
   // NOLINTBEGIN(google-explicit-constructor): {x, y} and x are elements
   Element(const Tensor& tensor) : tensors_{tensor} {}
   template <class... Rest>
@@ -73,7 +73,7 @@ class Element {
 
   bool defined() const { return !tensors_.empty() || structure_; }
   const Structure& structure() const;
-  const std::shared_ptr<const Structure>& shared_structure() const { return structure_; }  // none: a leaf
+  const std::shared_ptr<const Structure>& shared_structure() const { return structure_; }  // null: a leaf
   // All tensors, in order.
   const TensorList& flat() const { return tensors_; }
   TensorList& flat() { return tensors_; }

@@ -60,13 +60,14 @@ class Example {
 struct FeatureSpec {
   // float32 and int64 lists, or uint8: byte strings.
   DType dtype = DType::float32;
-  // A feature of fixed length, in row-major order: as many values as this shape has. One byte string has the bytes of the shape,
-  // or any number of bytes where the shape is {}.
+  // A feature of fixed length, in row-major order: as many values as this shape has. One byte string has the
+  // bytes of the shape, or any number of bytes where the shape is {}.
   Shape shape = {};
-  // Instead, a feature of variable length: as many values as there are, in a tensor of rank 1; a missing feature is as good
-  // as an empty list. Byte strings become a dictionary of "values", all bytes one after another, and "lengths", int64.
+  // Instead, a feature of variable length: as many values as there are, in a tensor of rank 1; a missing
+  // feature is as good as an empty list. Byte strings become a dictionary of "values", all bytes one after
+  // another, and "lengths", int64.
   bool variable_length = false;
-  // Where the feature is missing: of `dtype` and `shape`, or one value for all. None: that is an error.
+  // Where the feature is missing: of `dtype` and `shape`, or one value for all. Nullopt: that is an error.
   std::optional<Tensor> default_value{};
 };
 using FeatureSpecs = std::vector<std::pair<std::string, FeatureSpec>>;
@@ -83,8 +84,9 @@ class ExampleParser {
   // naming the feature where that is missing, of another type or of another length.
   Element operator()(const Tensor& record) const;
   Element parse(std::string_view record) const;
-  // Many at once: fixed shapes get a dimension in front. What differs in length becomes a dictionary of "values", all
-  // of them one after another, and "lengths" (int64, one a record). Lists of byte strings cannot be parsed so.
+  // Many at once: fixed shapes get a dimension in front. What differs in length becomes a dictionary of
+  // "values", all of them one after another, and "lengths" (int64, one per record). Lists of byte strings
+  // cannot be parsed so.
   Element parse_batch(std::span<const std::string_view> records) const;
 
   ElementSpec spec() const;

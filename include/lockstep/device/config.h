@@ -43,8 +43,8 @@ std::vector<PhysicalDevice> list_physical_devices(
 std::vector<LogicalDevice> list_logical_devices(std::string_view device_type = {},
                                                 std::source_location where = std::source_location::current());
 
-// Restricts the devices that are used, of this type or (empty) of all types, to these. A CPU is always used: it runs the
-// program.
+// Restricts the devices that are used, of this type or (empty) of all types, to these. A CPU is always used:
+// it runs the program.
 void set_visible_devices(const std::vector<PhysicalDevice>& devices, std::string_view device_type = {},
                          std::source_location where = std::source_location::current());
 // set_visible_devices(gpus[0], "GPU"). A template, so that {} is no device at all.

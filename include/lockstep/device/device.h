@@ -67,8 +67,8 @@ class Device final {
   DeviceCounters counters() const;
   void reset_counters();
 
-  // Returns when all that was queued has happened. Throws deferred device errors: kernels launched earlier met bad values (a
-  // label out of range), as CUDA reports asynchronous errors at the next synchronization.
+  // Returns when all that was queued has happened. Throws deferred device errors: kernels launched earlier
+  // met bad values (a label out of range), as CUDA reports asynchronous errors at the next synchronization.
   void synchronize() const;
 
  private:

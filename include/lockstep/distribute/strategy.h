@@ -143,7 +143,7 @@ struct DistributedElement {
 // call, and refers to what was given.
 class RunArgument {
  public:
-  RunArgument() = default;  // none
+  RunArgument() = default;  // without a value
   // NOLINTBEGIN(google-explicit-constructor): conversion at the call is the purpose
   RunArgument(const Distributed& value) : value_(&value) {}
   RunArgument(const DistributedElement& batch) : value_(&batch) {}
@@ -151,7 +151,8 @@ class RunArgument {
   requires std::convertible_to<const T&, TensorArg> RunArgument(
       const T& tensor, std::source_location where = std::source_location::current())
       : value_(TensorArg(tensor, where).tensor()) {}
-  // A batch of a dataset that was not distributed: one replica takes it whole; several refuse it with an error.
+  // A batch of a dataset that was not distributed: one replica takes it whole; several refuse it with an
+  // error.
   RunArgument(const data::Element& batch) : value_(&batch) {}
   // NOLINTEND(google-explicit-constructor)
 
@@ -203,7 +204,8 @@ class Strategy {
   const StrategyOptions& options() const;
   // Replicas that a batch is cut for, those of all workers.
   int num_replicas_in_sync() const;
-  // The processes that train together under MultiWorkerMirroredStrategy, and this one's rank among them; the chief has rank
+  // The processes that train together under MultiWorkerMirroredStrategy, and this one's rank among them; the
+  // chief has rank
   // 0. 1 and 0 for all other strategies.
   int num_workers() const;
   int worker() const;
@@ -268,9 +270,9 @@ class Strategy {
 
   // This worker's rows of a global batch, of which each worker has so many.
   Distributed distribute_own(const Tensor& own, const std::vector<int64_t>& worker_rows) const;
-  // Gives all workers the chief's values: what is made in a scope has them when it is first used by run() or when fit begins.
-  // Where every replica has a part of a variable, the chief gets the sum of all parts. A collective: every worker has to call
-  // it, with the same variables.
+  // Gives all workers the chief's values: what is made in a scope has them when it is first used by run() or
+  // when fit begins. Where every replica has a part of a variable, the chief gets the sum of all parts. A
+  // collective: every worker has to call it, with the same variables.
   void share_values(const std::vector<Variable>& variables) const;
   // What all workers give, in their order. Every worker has to call it.
   TensorList gather_from_workers(const char* what, const TensorList& own) const;

@@ -69,7 +69,8 @@ class Variable {
   }
   // Where it was created: scope errors name it.
   std::source_location where() const;
-  // Its owner: that of the VariableOwnerScope in which it was made, or the one that set_owner() gave; null: there is none.
+  // Its owner: that of the VariableOwnerScope in which it was made, or the one that set_owner() gave; null:
+  // there is none.
   const std::shared_ptr<const VariableOwner>& owner() const;
   void set_owner(std::shared_ptr<const VariableOwner> owner) const;
 

@@ -1,4 +1,7 @@
 // Activation functions by name or as code.
+//
+// An Activation may be copied and called by any thread, where its function may; register_activation() may be
+// called while others look names up.
 #pragma once
 
 #include <functional>

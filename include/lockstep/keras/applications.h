@@ -4,9 +4,10 @@
 //   Model model = applications::lenet();
 //   Model as_keras = applications::resnet50({.input_shape = {224, 224, 3}, .classes = 1000});
 //
-// Classifiers end in logits unless classifier_activation says otherwise ("softmax"): train them with from_logits.
-// Images are channels last. The defaults are small enough for a CPU. All throw Error(invalid_argument) for
-// arguments out of range.
+// Classifiers end in logits unless classifier_activation says otherwise ("softmax"): train them with
+// from_logits. Images are channels last. The defaults are small enough for a CPU. All throw
+// Error(invalid_argument) for arguments out of range. Several threads may make models at once; each model
+// then belongs to one (model.h).
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ namespace lockstep::keras::applications {
 
 struct MlpOptions {
   Shape input_shape = {784};            // of higher rank: flattened first
-  std::vector<int64_t> hidden = {128};  // units of the layers in between; none: a linear classifier
+  std::vector<int64_t> hidden = {128};  // units of the layers in between; empty: a linear classifier
   int64_t classes = 10;
   Activation activation = "relu";
   double dropout = 0;  // behind each hidden layer
@@ -49,8 +50,8 @@ struct ResnetOptions {
   // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3 that keeps
   // their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which the log says.
   std::string stem = "auto";
-  // For resnet50 alone: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the 3 x 3 convolutions, as
-  // most others have.
+  // For resnet50 alone: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the
+  // 3 x 3 convolutions, as most others have.
   std::string version = "v1";
   Activation classifier_activation = {};
   std::string name = {};  // empty: the function's

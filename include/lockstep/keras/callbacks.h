@@ -30,7 +30,7 @@ class Logs {
  public:
   using Entry = std::pair<std::string, double>;
   void set(const std::string& name, double value);
-  // None where there is no such name.
+  // Nullopt where there is no such name.
   std::optional<double> find(const std::string& name) const;
   // Throws Error(not_found) naming those that there are.
   double operator[](Located<std::string_view> name) const;

@@ -1,4 +1,7 @@
 // What weights are pulled back to after every update.
+//
+// A Constraint is a handle to what never changes: any thread may use it, and register_constraint() may be
+// called while others make or read some.
 #pragma once
 
 #include <functional>
@@ -15,7 +18,7 @@ namespace lockstep::keras {
 class Constraint {
  public:
   class Rule;
-  Constraint() = default;  // none
+  Constraint() = default;  // undefined
   // NOLINTBEGIN(google-explicit-constructor)
   Constraint(const char* name, std::source_location where = std::source_location::current());
   Constraint(const std::string& name, std::source_location where = std::source_location::current());
@@ -27,7 +30,7 @@ class Constraint {
   Tensor operator()(const Tensor& weights,
                     std::source_location where = std::source_location::current()) const;
 
-  Json serialize() const;  // null for none
+  Json serialize() const;  // null where it is undefined
   static Constraint deserialize(const Json& json,
                                 std::source_location where = std::source_location::current());
 

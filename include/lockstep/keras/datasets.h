@@ -1,4 +1,7 @@
 // Data sets.
+//
+// The functions may be called by several threads, and processes, at once: each result is the caller's own,
+// and a file that is missing is downloaded by one of them while the others wait.
 #pragma once
 
 #include <cstdint>

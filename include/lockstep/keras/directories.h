@@ -1,4 +1,6 @@
-// keras::utils: folders of images and texts, one folder a class.
+// keras::utils: folders of images and texts, one folder per class.
+//
+// The functions keep nothing between calls: several threads may call them at once.
 #pragma once
 
 #include <cstdint>

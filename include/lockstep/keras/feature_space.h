@@ -67,7 +67,7 @@ class FeatureKind {
 
 struct FeatureCross {
   std::vector<std::string> feature_names;
-  std::optional<int64_t> crossing_dim = {};  // none: that of the space
+  std::optional<int64_t> crossing_dim = {};  // nullopt: that of the space
   std::string output_mode = "one_hot";       // or "int"
   std::string name() const;                  // "a_X_b"
 };

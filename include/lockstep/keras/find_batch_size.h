@@ -34,10 +34,12 @@ struct BatchSizes {
   std::vector<Row> table;  // the sizes that were measured, rising
 };
 
-// Compiles the training step for rising sizes, made of the first examples of `data` over and over, and times the
-// sizes that fit. How much memory a size needs is known from its compiled plan before it is run: nothing is tried
-// that does not fit. The model must be compiled; weights, optimizer, metrics and the random generator are afterwards
-// what they were. Prints nothing. Throws Error(failed_precondition) where not even `smallest` fits.
+// Compiles the training step for rising sizes, made of the first examples of `data` over and over, and times
+// the sizes that fit. How much memory a size needs is known from its compiled plan before it is run: nothing
+// is tried that does not fit. The model must be compiled; weights, optimizer, metrics and the random
+// generator are afterwards what they were. Prints nothing. Throws Error(failed_precondition) where not even
+// `smallest` fits. It trains meanwhile: the model, and the default generator, belong to the calling thread
+// until it returns (model.h).
 BatchSizes find_batch_size(const Model& model, const Data& data, const FindBatchSizeOptions& options = {},
                            std::source_location where = std::source_location::current());
 

@@ -1,4 +1,8 @@
 // Initial values of weights.
+//
+// An Initializer is a handle to what never changes: any thread may use it, and register_initializer() may be
+// called while others make or read some. Numbers drawn without a seed by several threads at once go to them
+// in the order in which they ask.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +22,7 @@ namespace lockstep::keras {
 class Initializer {
  public:
   class Rule;
-  Initializer() = default;  // none
+  Initializer() = default;  // undefined
   // NOLINTBEGIN(google-explicit-constructor)
   Initializer(const char* name, std::source_location where = std::source_location::current());
   Initializer(const std::string& name, std::source_location where = std::source_location::current());
@@ -51,7 +55,7 @@ class Initializer::Rule {
 
 namespace initializers {
 
-using Seed = std::optional<int64_t>;  // none: from the default generator
+using Seed = std::optional<int64_t>;  // nullopt: from the default generator
 
 Initializer Zeros();
 Initializer Ones();
@@ -82,7 +86,7 @@ struct VarianceScalingOptions {
   std::string mode = "fan_in";                    // fan_in, fan_out, fan_avg
   std::string distribution = "truncated_normal";  // truncated_normal, untruncated_normal, uniform
   Seed seed = {};
-  // The dimensions that inputs and outputs run over. None: of (window..., inputs, outputs).
+  // The dimensions that inputs and outputs run over. Nullopt: of (window..., inputs, outputs).
   std::optional<std::vector<int64_t>> input_axes = {};
   std::optional<std::vector<int64_t>> output_axes = {};
 };

@@ -92,7 +92,7 @@ class KerasTensors {
 
 struct InputOptions {
   int64_t batch_size = -1;
-  std::optional<DType> dtype = {};  // none: float64 where that is the global policy, else float32
+  std::optional<DType> dtype = {};  // nullopt: float64 where that is the global policy, else float32
   // The whole shape, with the batch if there is one, in the place of both.
   std::optional<Shape> batch_shape = {};
   std::string name = {};
@@ -141,9 +141,9 @@ class CallForm {
 // What a call may say beside its inputs. Layers ignore what does not concern them.
 template <class Value>
 struct BasicCallOptions {
-  // None: as the call around this one, else what the layer takes for granted, else false.
+  // Nullopt: as the call around this one, else what the layer takes for granted, else false.
   std::optional<bool> training = {};
-  Value mask = {};                        // none: the one that the input carries
+  Value mask = {};                        // undefined: the one that the input carries
   Value attention_mask = {};              // attention: which keys each query may see
   std::vector<Value> initial_state = {};  // recurrent layers
   bool use_causal_mask = false;           // attention: no query sees a later key
@@ -265,7 +265,7 @@ struct WeightOptions {
   Regularizer regularizer = {};
   Constraint constraint = {};
   bool trainable = true;
-  std::optional<DType> dtype = {};  // none: the policy's
+  std::optional<DType> dtype = {};  // nullopt: the policy's
   bool autocast = true;             // reads give the compute dtype where a policy has two
 };
 
@@ -303,8 +303,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Whether floating-point inputs are brought to the compute dtype.
   virtual bool autocast_inputs() const { return true; }
 
-  // What `training` is where neither this call nor one around it says: layers that augment data take it to be true. None: false
-  // for this layer, and those inside of it may take for granted what they like.
+  // What `training` is where neither this call nor one around it says: layers that augment data take it to be
+  // true. Nullopt: false for this layer, and those inside of it may take for granted what they like.
   virtual std::optional<bool> training_by_default() const { return {}; }
 
   // Whether Keras' call() takes the inputs as arguments of their own (query, value, key), not as one list.
@@ -355,7 +355,7 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   void set_trainable(bool trainable);
   // Where it was made.
   std::source_location where() const { return where_; }
-  // The strategy in whose scope it was made: what it makes later belongs to it too. May be none.
+  // The strategy in whose scope it was made: what it makes later belongs to it too. May be null.
   const std::shared_ptr<const VariableOwner>& owner() const { return owner_; }
   // Gives this layer, its weights and the layers inside to `owner`.
   void set_owner(const std::shared_ptr<const VariableOwner>& owner);

@@ -28,7 +28,7 @@ enum class Reduction {
   mean,                     // the same
   mean_with_sample_weight,  // divided by the sum of the weights
   sum,
-  none,  // one loss an example
+  none,  // one loss per example
 };
 
 using LossFunction = std::function<Tensor(const Tensor& y_true, const Tensor& y_pred)>;
@@ -36,13 +36,13 @@ using LossFunction = std::function<Tensor(const Tensor& y_true, const Tensor& y_
 class Loss {
  public:
   class Rule;
-  Loss() = default;  // none
+  Loss() = default;  // undefined
   // NOLINTBEGIN(google-explicit-constructor)
   // "crossentropy" is binary, sparse or categorical by the shapes of labels and predictions.
   Loss(const char* name, std::source_location where = std::source_location::current());
   Loss(const std::string& name, std::source_location where = std::source_location::current());
   Loss(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
-  // A function's losses, one an example; losses::from_function() can say more. y_true has y_pred's rank and
+  // A function's losses, one per example; losses::from_function() can say more. y_true has y_pred's rank and
   // dtype.
   template <class F>
   requires std::is_invocable_r_v<Tensor, F&, const Tensor&, const Tensor&> Loss(F f)
@@ -50,7 +50,7 @@ class Loss {
   // NOLINTEND(google-explicit-constructor)
 
   bool defined() const { return rule_ != nullptr; }
-  // Weights are one an example or one for each loss, or broadcast to the losses. Masked positions do not
+  // Weights are one per example or one per loss, or broadcast to the losses. Masked positions do not
   // count: those of the mask that y_pred carries.
   Tensor operator()(const Tensor& y_true, const Tensor& y_pred, const Tensor& sample_weight = {},
                     std::source_location where = std::source_location::current()) const;
@@ -226,9 +226,9 @@ struct CircleOptions {
   Reduction reduction = Reduction::sum_over_batch_size;
   std::string name = {};
 };
-// Circle loss. Takes class numbers and embeddings (examples, size) of length 1 (UnitNormalization), and pulls the pairs of the
-// batch that are of one class together and those of two classes apart. Examples without such pairs do not count. Inside a
-// replica the pairs are those of its own examples.
+// Circle loss. Takes class numbers and embeddings (examples, size) of length 1 (UnitNormalization), and pulls
+// the pairs of the batch that are of one class together and those of two classes apart. Examples without such
+// pairs do not count. Inside a replica the pairs are those of its own examples.
 Loss Circle(const CircleOptions& options = {}, std::source_location where = std::source_location::current());
 
 // Connectionist temporal classification: labels are class numbers (examples, length), padded with 0, which is the
@@ -241,7 +241,7 @@ struct FunctionLossOptions {
 };
 Loss from_function(LossFunction f, const FunctionLossOptions& options = {});
 
-// One loss an example.
+// One loss per example.
 Tensor mean_squared_error(const TensorArg& y_true, const TensorArg& y_pred);
 Tensor mean_absolute_error(const TensorArg& y_true, const TensorArg& y_pred);
 Tensor mean_absolute_percentage_error(const TensorArg& y_true, const TensorArg& y_pred);
@@ -258,8 +258,8 @@ Tensor sparse_categorical_crossentropy(const TensorArg& y_true, const TensorArg&
                                        SparseCategoricalCrossentropyOptions options = {});
 
 struct CTCOptions {
-  Tensor label_length = {};  // (examples), whole numbers; none: labels up to the last that is not mask_index
-  Tensor logit_length = {};  // (examples), whole numbers; none: all of time
+  Tensor label_length = {};  // (examples), whole numbers; undefined: up to the last that is not mask_index
+  Tensor logit_length = {};  // (examples), whole numbers; undefined: all of time
   int64_t mask_index = 0;    // the blank
 };
 // -log of the probability that the logits (examples, time, classes), taken as a softmax at every step, spell the labels

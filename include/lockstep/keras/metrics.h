@@ -106,7 +106,7 @@ struct MetricOptions {
 
 // --- of values ---------------------------------------------------------------------------------------------
 
-// Values are one an example. Inside a replica a scalar counts as a mean over the replica's examples.
+// Values are one per example. Inside a replica a scalar counts as a mean over the replica's examples.
 Metric Mean(const MetricOptions& options = {});
 Metric Sum(const MetricOptions& options = {});
 
@@ -216,9 +216,9 @@ Metric Recall(const PrecisionOptions& options = {},
               std::source_location where = std::source_location::current());
 
 struct FBetaScoreOptions {
-  std::optional<std::string> average = {};  // micro, macro, weighted; none: a score for each class
+  std::optional<std::string> average = {};  // micro, macro, weighted; nullopt: a score for each class
   double beta = 1;
-  std::optional<double> threshold = {};  // none: the largest of an example counts as predicted
+  std::optional<double> threshold = {};  // nullopt: the largest of an example counts as predicted
   std::string name = {};
 };
 Metric FBetaScore(const FBetaScoreOptions& options = {},
@@ -298,7 +298,7 @@ Metric OneHotMeanIoU(int64_t num_classes, const OneHotIoUOptions& options = {},
 // --- regression --------------------------------------------------------------------------------------------
 
 struct R2ScoreOptions {
-  // uniform_average, variance_weighted_average; none: a score for each output
+  // uniform_average, variance_weighted_average; nullopt: a score for each output
   std::optional<std::string> class_aggregation = "uniform_average";
   int64_t num_regressors = 0;  // above 0: the adjusted score
   std::string name = {};

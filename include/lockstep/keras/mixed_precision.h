@@ -1,4 +1,5 @@
-// Which dtypes a layer computes in and keeps its weights in.
+// Which dtypes a layer computes in and keeps its weights in. Policies are values; any thread may use the
+// functions.
 #pragma once
 
 #include <source_location>
@@ -35,7 +36,9 @@ class DTypePolicy {
 
 namespace mixed_precision {
 
-// The policy of layers that are made without one; "float32" until it is set. Process-wide.
+// The policy of layers that are made without one; "float32" until it is set. Process-wide and thread-safe: a
+// layer that another thread makes at the same time gets the policy before or after, as a whole. Layers that
+// are made already keep theirs.
 void set_global_policy(const DTypePolicy& policy);
 DTypePolicy global_policy();
 

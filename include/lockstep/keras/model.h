@@ -113,8 +113,8 @@ struct CompileOptions {
 };
 
 struct FitOptions {
-  // Examples per batch of arrays, over all replicas together; the last batch of an epoch may be smaller. A dataset has
-  // batches of its own.
+  // Examples per batch of arrays, over all replicas together; the last batch of an epoch may be smaller. A
+  // dataset has batches of its own.
   int64_t batch_size = 32;
   int epochs = 1;  // the number of the last one: with initial_epoch there are fewer
   // 0: silent, 1: progress bar (plain lines where there is no terminal), 2: one line per epoch.
@@ -170,7 +170,7 @@ struct History {
 
 struct SummaryOptions {
   int line_length = 0;                                         // 0: as the terminal has room for
-  std::function<void(const std::string& text)> print_fn = {};  // none: standard output
+  std::function<void(const std::string& text)> print_fn = {};  // empty: standard output
   bool expand_nested = false;
   bool show_trainable = false;
 };
@@ -196,6 +196,10 @@ class Model : public Layer {
   // forgets the compiled steps, the metrics' values and the optimizer of the first; the weights stay. It is
   // also how a change of `trainable` takes effect. Under a strategy: inside its scope. What does not
   // fit the model's outputs shows with the first batch.
+  //
+  // Throws Error(invalid_argument) where steps_per_execution is less than 1 or the optimizer was
+  // default-constructed, Error(failed_precondition) where the Model was. Names that are not known are
+  // Error(not_found), thrown where the options are made.
   void compile(const CompileOptions& options,
                std::source_location where = std::source_location::current()) const;
   // Trains for options.epochs passes over the data and returns the logs of every epoch and where the time

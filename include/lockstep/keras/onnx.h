@@ -1,4 +1,7 @@
 // Models as ONNX files, which many programs run and write.
+//
+// Both functions may be called by several threads at once; a model that is being written belongs to the
+// calling thread (lockstep/keras/model.h).
 #pragma once
 
 #include <source_location>

@@ -41,7 +41,7 @@ class Optimizer {
  public:
   class Core;
   class Rule;
-  Optimizer() = default;  // none: to be assigned before it is used
+  Optimizer() = default;  // undefined: to be assigned before it is used
   explicit Optimizer(std::shared_ptr<Core> core) : core_(std::move(core)) {}
   // An optimizer of your own.
   explicit Optimizer(std::shared_ptr<const Rule> rule, const OptimizerOptions& options,
@@ -80,7 +80,7 @@ class Optimizer {
   // Error(failed_precondition).
   const Variable& learning_rate(std::source_location where = std::source_location::current()) const;
   void set_learning_rate(double rate, std::source_location where = std::source_location::current()) const;
-  // None where the rate is a number.
+  // Undefined where the rate is a number.
   const LearningRateSchedule& schedule(std::source_location where = std::source_location::current()) const;
   // The rate of the next step, read from the device: for logs, outside of traced functions.
   double current_learning_rate(std::source_location where = std::source_location::current()) const;
@@ -116,7 +116,7 @@ class Optimizer {
 struct Slot {
   std::string name;
   double initial = 0;
-  std::optional<Shape> shape = {};  // none: the variable's
+  std::optional<Shape> shape = {};  // nullopt: the variable's
   bool starts_as_variable = false;  // begins with the variable's value, not with `initial`
 };
 

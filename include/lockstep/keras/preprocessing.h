@@ -1,4 +1,7 @@
 // keras::utils: from what data sets hold to what models take.
+//
+// The functions keep nothing between calls: several threads may call them at once. set_random_seed() seeds
+// the generator of the whole process, so that it belongs before others draw.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,7 @@
 // Penalties on weights and activations that are added to the loss.
+//
+// A Regularizer is a handle to what never changes: any thread may use it, and register_regularizer() may be
+// called while others make or read some.
 #pragma once
 
 #include <functional>
@@ -14,7 +17,7 @@ namespace lockstep::keras {
 class Regularizer {
  public:
   class Rule;
-  Regularizer() = default;  // none
+  Regularizer() = default;  // undefined
   // NOLINTBEGIN(google-explicit-constructor)
   Regularizer(const char* name, std::source_location where = std::source_location::current());
   Regularizer(const std::string& name, std::source_location where = std::source_location::current());
@@ -25,7 +28,7 @@ class Regularizer {
   // A scalar. Differentiable.
   Tensor operator()(const Tensor& x, std::source_location where = std::source_location::current()) const;
 
-  Json serialize() const;  // null for none
+  Json serialize() const;  // null where it is undefined
   static Regularizer deserialize(const Json& json,
                                  std::source_location where = std::source_location::current());
 

@@ -29,7 +29,7 @@ struct RematScopeOptions {
   // "activations": the activation functions of layers that have one.
   // "larger_than": layers with results of more than `output_size_threshold` elements, the batch included.
   // "list_of_layers": those whose names are in `layer_names`.
-  // none: no layer, whatever a scope around this one says.
+  // nullopt: no layer, whatever a scope around this one says.
   std::optional<std::string> mode = "full";
   int64_t output_size_threshold = 1024;
   std::vector<std::string> layer_names = {};

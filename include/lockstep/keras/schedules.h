@@ -5,6 +5,9 @@
 // A schedule is computed inside the compiled step, from a counter that lives on the device: nothing is sent
 // there and nothing is traced again. Steps are calls of apply_gradients(), so with gradient accumulation
 // several of them make one update. Formulas and defaults are Keras'.
+//
+// A schedule is a handle to what never changes: any thread may use it, and register_schedule() may be called
+// while others make or read some.
 #pragma once
 
 #include <concepts>
@@ -22,11 +25,10 @@
 
 namespace lockstep::keras::optimizers {
 
-// A handle; what it names never changes.
 class LearningRateSchedule {
  public:
   class Rule;
-  LearningRateSchedule() = default;  // none
+  LearningRateSchedule() = default;  // undefined
   explicit LearningRateSchedule(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
   // One of your own: the rate, a floating-point scalar, for the step, an int64 scalar (0, 1, ...), made by ops.
   // It cannot be written to a file; derive from Rule for that.

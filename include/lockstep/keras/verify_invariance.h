@@ -30,9 +30,11 @@ struct Invariance {
 // One line, and what to look for where it does not hold.
 std::string to_text(const Invariance& invariance);
 
-// Trains the compiled model for a few steps on the data's first batches, reproducibly, on each number of logical CPU
-// devices, and compares all weights after every step, bit for bit. The model is afterwards what it was. Throws
-// Error(failed_precondition) where there are fewer than two devices.
+// Trains the compiled model for a few steps on the data's first batches, reproducibly, on each number of
+// logical CPU devices, and compares all weights after every step, bit for bit. The model is afterwards what
+// it was. Throws Error(failed_precondition) where there are fewer than two devices. It trains meanwhile,
+// under strategies of its own: the model, and the default generator, belong to the calling thread until it
+// returns (lockstep/keras/model.h).
 Invariance verify_invariance(const keras::Model& model, const keras::Data& data,
                              const InvarianceOptions& options = {},
                              std::source_location where = std::source_location::current());

@@ -140,8 +140,8 @@ struct RunRecord {
 
 std::string_view name(RunRecord::State state);
 
-// The time that a kernel's operations or bytes would take at the ceiling, as a fraction of the time that it took; nullopt
-// where the ceiling or the kernel's operations are not known.
+// The time that a kernel's operations or bytes would take at the ceiling, as a fraction of the time that it
+// took; nullopt where the ceiling or the kernel's operations are not known.
 std::optional<double> share_of_ceiling(const KernelTime& kernel, const RunRecord::Kernels& of);
 
 // Whether a running record's process is gone, as far as this machine can tell: false where it is another's.

@@ -66,8 +66,8 @@ struct StepRecord {
   Counts counts;
 };
 
-// How one duration is distributed over the steps of a run, in nanoseconds; steps that were made as one launch have equal
-// shares of its time. Mean, total and max are exact; median, p95 and p10 are within 2%.
+// How one duration is distributed over the steps of a run, in nanoseconds; steps that were made as one launch
+// have equal shares of its time. Mean, total and max are exact; median, p95 and p10 are within 2%.
 struct Distribution {
   int64_t count = 0;
   int64_t total = 0;
@@ -149,7 +149,8 @@ struct MemorySummary {
   std::vector<Sample> samples = {};  // some hundred at most
 };
 
-// The fraction of the memory cached after the run that lies outside of its largest piece: 0 where it is one piece.
+// The fraction of the memory cached after the run that lies outside of its largest piece: 0 where it is one
+// piece.
 double fragmentation(const MemorySummary& memory);
 
 // One of several processes that trained together.

@@ -66,8 +66,8 @@ class ReplicaClock {
   void leave();
   static constexpr int kMaxDepth = 32;
 
-  // Moves up to `ns` of the innermost open scope's time so far to `category`, and returns how much that was. For a wait
-  // whose parts were measured elsewhere: on a device, by a sampled step.
+  // Moves up to `ns` of the innermost open scope's time so far to `category`, and returns how much that was.
+  // For a wait whose parts were measured elsewhere: on a device, by a sampled step.
   int64_t move(Category category, int64_t ns);
 
   // Adds to this step's counter. Thread-safe.
@@ -108,8 +108,9 @@ class StepClock {
 
   // For a thread that drives all replicas while their own threads rest: the same call on each.
   void begin_step();
-  // Begins the next step of a loop: the time since the last step belongs to it, unless it was a pause, and is attributed as far
-  // as the thread told of it (observe/thread_times.h). end_rest() ends what follows the loop's last step.
+  // Begins the next step of a loop: the time since the last step belongs to it, unless it was a pause, and is
+  // attributed as far as the thread told of it (observe/thread_times.h). end_rest() ends what follows the
+  // loop's last step.
   void begin_next_step();
   void end_step(int64_t steps = 1);
   void end_rest();

@@ -28,8 +28,8 @@ inline constexpr int kMinSteps = 3;
 inline constexpr double kMinGain = 1.05;
 inline constexpr size_t kMostVerdicts = 2;
 
-// What bounds a run without verdicts: "compute takes 93% of the time, at 41% of what the device can do at most".
-// Empty where the run has too few steps to be judged.
+// What bounds a run without verdicts: "compute takes 93% of the time, at 41% of what the device can do at
+// most". Empty where the run has too few steps to be judged.
 std::string bound_by(const RunSummary& summary);
 
 // Four lines per verdict; empty where there is none.

@@ -15,14 +15,14 @@ namespace lockstep {
 Tensor softmax(const TensorArg& logits, int axis = -1);
 Tensor log_softmax(const TensorArg& logits, int axis = -1);
 
-// One loss an example: labels are class numbers, int32 or int64 [...]; logits are [..., classes]. A label outside
-// of [0, classes) throws Error(invalid_argument) naming its position and value.
+// One loss per example: labels are class numbers, int32 or int64 [...]; logits are [..., classes]. A label
+// outside of [0, classes) throws Error(invalid_argument) naming its position and value.
 Tensor sparse_softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits);
 
-// One loss an example: labels are probabilities of the logits' shape and dtype. Differentiable in both.
+// One loss per example: labels are probabilities of the logits' shape and dtype. Differentiable in both.
 Tensor softmax_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits);
 
-// One loss an element: labels are probabilities of the logits' shape and dtype. Differentiable in both.
+// One loss per element: labels are probabilities of the logits' shape and dtype. Differentiable in both.
 Tensor sigmoid_cross_entropy_with_logits(const TensorArg& labels, const TensorArg& logits);
 
 struct LayerNormOptions {

@@ -46,15 +46,16 @@ struct MeasuredSchedule {
   std::vector<double> launch_s;
   double step_s = 0;
 };
-// The model of a step that follows from its schedules at two batch sizes of the same training. Where the two have different
-// launches, it has those of the larger batch, whose costs are taken to grow with the batch but for updates.
+// The model of a step that follows from its schedules at two batch sizes of the same training. Where the two
+// have different launches, it has those of the larger batch, whose costs are taken to grow with the batch but
+// for updates.
 StepModel step_model(const MeasuredSchedule& small, const MeasuredSchedule& large);
 
 // What a launch would take on a GPU: its operations or its bytes at the rates that are reached, whichever takes longer.
 double launch_s(const ModelLaunch& launch, double examples, const Gpu& gpu, const Achieved& achieved);
 
 struct ForecastOptions {
-  std::optional<Gpu> gpu = {};  // none: as measured
+  std::optional<Gpu> gpu = {};  // nullopt: as measured
   Achieved achieved = {};
   std::vector<int64_t> devices = {1};
   double batch_per_replica = 1;

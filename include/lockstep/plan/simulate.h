@@ -73,8 +73,8 @@ struct Surroundings {
   int64_t devices_per_process = 1;
   // Who makes the sums: another stream, beside the launches, or the device's own threads, between them.
   bool sums_beside = true;
-  // The cores of the machine that all devices share, those that each device needs while it computes, and those that sums
-  // beside the computation need. A process needs one core while it works for its devices.
+  // The cores of the machine that all devices share, those that each device needs while it computes, and
+  // those that sums beside the computation need. A process needs one core while it works for its devices.
   double cores = std::numeric_limits<double>::infinity();
   double cores_per_device = 0;
   double cores_per_sum = 0;

@@ -82,7 +82,7 @@ class TrackedObject {
 // iterators and counters are not owned: they must stay where they are as long as the checkpoint is used.
 class Trackable {
  public:
-  Trackable() = default;  // none
+  Trackable() = default;  // without an object
   // NOLINTBEGIN(google-explicit-constructor): {"step", step} is a member
   Trackable(std::shared_ptr<TrackedObject> object) : object_(std::move(object)) {}
   template <class T>
@@ -194,8 +194,8 @@ class Checkpoint {
   std::shared_ptr<Impl> impl_;
 };
 
-// The path (without its ending) of the latest checkpoint of a folder, by its file `checkpoint`, or where that cannot
-// be read by the numbers of the files. None where there is none.
+// The path (without its ending) of the latest checkpoint of a folder, by its file `checkpoint`, or where that
+// cannot be read by the numbers of the files. Nullopt where there is none.
 std::optional<std::string> latest_checkpoint(const std::string& folder);
 
 // The newest checkpoint of a folder that is complete and undamaged. Reads all of it.
@@ -222,12 +222,12 @@ class CheckpointManager {
                     const CheckpointManagerOptions& options = {},
                     std::source_location where = std::source_location::current());
 
-  // The path, or none where the interval has not passed.
+  // The path, or nullopt where the interval has not passed.
   std::optional<std::string> save(const SaveOptions& options = {},
                                   std::source_location where = std::source_location::current()) const;
   void wait() const { checkpoint().wait(); }
 
-  // The checkpoint that was restored; none where there was none and init_fn, if any, was called.
+  // The checkpoint that was restored; nullopt where there was none and init_fn, if any, was called.
   std::optional<std::string> restore_or_initialize(
       std::source_location where = std::source_location::current()) const;
 

@@ -35,7 +35,7 @@ class CheckpointFile {
   const std::string& path() const;  // of the file
   std::span<const Entry> entries() const&;
   std::span<const Entry> entries() && = delete;    // a loop over what a temporary holds outlives it
-  const Entry* find(std::string_view name) const;  // none where there is no such tensor
+  const Entry* find(std::string_view name) const;  // null where there is no such tensor
   // What was saved: {"model": {"kind": "Sequential"}, "optimizer": {"kind": "Adam"}, ...}.
   const Json& objects() const;
   const std::string& library_version() const;  // that wrote it

@@ -43,8 +43,8 @@ class EventWriter {
   const std::string& path() const;
 
   void scalar(std::string_view tag, double value, int64_t step) const;
-  // The histogram of all elements, whatever the shape. Values that are not finite are left out; a warning says so once
-  // per tag.
+  // The histogram of all elements, whatever the shape. Values that are not finite are left out; a warning
+  // says so once per tag.
   void histogram(std::string_view tag, const Tensor& values, int64_t step,
                  const HistogramOptions& options = {},
                  std::source_location where = std::source_location::current()) const;

@@ -49,7 +49,7 @@ class SafetensorsFile {
   const std::string& path() const;
   const Metadata& metadata() const;
   std::span<const Entry> entries() const;  // in the order of the header
-  // None where there is no such tensor.
+  // Null where there is no such tensor.
   const Entry* find(std::string_view name) const;
   // Throws Error(not_found) that says what name is near.
   const Entry& entry(std::string_view name,

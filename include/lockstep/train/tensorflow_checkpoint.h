@@ -35,7 +35,7 @@ class TensorflowCheckpoint {
   const std::string& prefix() const;
   // The tensors of numbers, sorted by name. Texts, which the graph of objects is kept as, are left out.
   std::span<const Entry> entries() const;
-  // None where there is no such tensor.
+  // Null where there is no such tensor.
   const Entry* find(std::string_view name) const;
   // The tensor, in the host's memory. Throws Error(not_found) that says what name is near, Error(io) where its bytes do not fit
   // their checksum, Error(unsupported) for a variable that was kept in pieces.

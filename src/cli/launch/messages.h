@@ -87,8 +87,8 @@ std::string to_lines(const Report& report);
 // Puts reports together from the lines of one or several agents.
 class ReportReader {
  public:
-  // None where the report goes on with another line. Where the line is no agent's (a greeting of a shell, an error of
-  // srun) `is_report` is false.
+  // Nullopt where the report goes on with another line. Where the line is no agent's (a greeting of a shell,
+  // an error of srun) `is_report` is false.
   std::optional<Report> read(std::string_view line, bool& is_report);
 
  private:

@@ -29,7 +29,7 @@ using Environment = std::vector<std::pair<std::string, std::string>>;
 
 struct ProcessOptions {
   std::vector<std::string> words;  // the program, as execve() takes it or found in PATH, and its arguments
-  const Environment* environment = {};  // all of it; none: this process'
+  const Environment* environment = {};  // all of it; null: this process'
   std::vector<int> cpus = {};           // empty: all
   bool reads = false;                   // from a pipe that we write to; else from /dev/null
   int signal_at_our_death = 0;

@@ -50,7 +50,7 @@ struct FileSource {
   std::vector<std::string> files;
   std::function<std::unique_ptr<FileReader>(const std::string& path)> open;
   ElementSpec spec;
-  // How many elements a file has, or kUnknown; none: kUnknown.
+  // How many elements a file has, or kUnknown; empty: kUnknown.
   std::function<int64_t(const std::string& path)> count = {};
   FileShare share = {};
 };

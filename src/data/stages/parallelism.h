@@ -21,7 +21,8 @@ inline bool ordered(std::optional<bool> deterministic, const Opening& opening) {
   return deterministic.value_or(opening.pipeline.options().deterministic.value_or(true));
 }
 
-// Why a stage that does not wait for its turn may change the order of elements; empty: it does not (Node::order_hazard).
+// Why a stage that does not wait for its turn may change the order of elements; empty: it does not
+// (Node::order_hazard).
 inline std::string parallel_order_hazard(int64_t calls, std::optional<bool> deterministic,
                                          const Options& options) {
   const bool keeps_order = deterministic.value_or(options.deterministic.value_or(true));

@@ -10,8 +10,8 @@
 
 namespace lockstep::keras::applications {
 
-// The values of a model of this zoo from a file of GPT-2, ViT or ResNet; none where the file is of something else. Throws
-// Error(invalid_argument) that lists what does not fit.
+// The values of a model of this zoo from a file of GPT-2, ViT or ResNet; nullopt where the file is of
+// something else. Throws Error(invalid_argument) that lists what does not fit.
 std::optional<PendingWeights> read_hugging_face(const Model& model, const train::SafetensorsFile& file,
                                                 std::source_location where);
 

@@ -79,7 +79,8 @@ void check_lookup(const Options& o, const char* layer, std::source_location wher
   check(o.idf_weights.empty() || o.output_mode == "tf_idf", "idf_weights are for output_mode \"tf_idf\"");
 }
 
-// Keras' lookups know settings that have one value here: what another value asks for is not lost without a word.
+// Keras' lookups know settings that have one value here: what another value asks for is not lost without a
+// word.
 void read_constant_fields(FieldReader& reader, const Json& config, const char* layer,
                           std::source_location where);
 // The configuration of a serialized layer of that class.

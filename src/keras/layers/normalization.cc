@@ -174,7 +174,7 @@ class GroupNormalizationLayer final : public ConfiguredLayer<GroupNormalizationS
       : ConfiguredLayer(class_name, std::move(settings)) {
     require(settings_.options.groups > 0 || settings_.options.groups == -1, ErrorCode::invalid_argument,
             std::source_location::current(),
-            "GroupNormalization: groups must be positive, or -1 for one a channel, received ",
+            "GroupNormalization: groups must be positive, or -1 for one per channel, received ",
             settings_.options.groups);
   }
 

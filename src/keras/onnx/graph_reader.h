@@ -44,11 +44,12 @@ struct GraphFile {
   std::vector<std::string> outputs;
 };
 
-// A type of elements by onnx.proto's number; none: there is no such type here.
+// A type of elements by onnx.proto's number; nullopt: there is no such type here.
 std::optional<DType> dtype_of(int64_t number);
 
-// Throws Error(io) for bytes that are no ONNX file, and Error(unsupported) that names what is not read. `beside`: the folder in
-// which data that the file keeps outside of itself is looked for; none: there is no such folder.
+// Throws Error(io) for bytes that are no ONNX file, and Error(unsupported) that names what is not read.
+// `beside`: the folder in which data that the file keeps outside of itself is looked for; nullopt: there is
+// no such folder.
 GraphFile read_graph(std::string_view bytes, const std::optional<std::string>& beside,
                      std::source_location where = std::source_location::current());
 

@@ -19,8 +19,8 @@ std::string written_hdf5_weights(const Model& model, std::source_location where)
 PendingWeights read_hdf5_weights(const Model& model, const train::Hdf5Reader& file, const char* user,
                                  std::source_location where);
 
-// The state of the compiled model's optimizer, whose slots exist. None where the file has none, or that of an optimizer that
-// was never used. Throws Error(invalid_argument) where it is of another optimizer.
+// The state of the compiled model's optimizer, whose slots exist. Empty where the file has none, or that of
+// an optimizer that was never used. Throws Error(invalid_argument) where it is of another optimizer.
 PendingWeights read_hdf5_optimizer(const Model& model, const train::Hdf5Reader& file, const char* user,
                                    std::source_location where);
 

@@ -25,7 +25,7 @@ class KerasArchive {
 
  private:
   std::string path_;
-  std::unique_ptr<train::ZipReader> zip_;  // none: a folder
+  std::unique_ptr<train::ZipReader> zip_;  // null: a folder
   std::unique_ptr<train::Hdf5Reader> weights_;
 };
 

@@ -22,7 +22,8 @@ struct StoredState {
   void read(const Tensor& stored, PendingWeights& into) const;
 };
 
-// The state of an optimizer whose slots exist for these variables, in this order; of one that was never used, what it has.
+// The state of an optimizer whose slots exist for these variables, in this order; of one that was never used,
+// what it has.
 std::vector<StoredState> stored_state(const optimizers::Optimizer& optimizer,
                                       const std::vector<Variable>& variables);
 

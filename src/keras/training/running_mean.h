@@ -26,7 +26,7 @@ class RunningMean {
     if (!total_.defined()) return 0;
     return total_.dtype() == DType::float64 ? quotient<double>() : static_cast<double>(quotient<float>());
   }
-  // None before the first mean.
+  // Empty before the first mean.
   std::vector<Variable> variables() const {
     return total_.defined() ? std::vector{total_, count_} : std::vector<Variable>();
   }

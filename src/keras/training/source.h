@@ -28,7 +28,7 @@ class BatchReader {
     const Batch* arrays = nullptr;  // which of them are x, y and sample_weight
     FunctionCore::RowRuns rows;
   };
-  // As data::RowBatches::runs(). None where batches cannot be had like that.
+  // As data::RowBatches::runs(). Nullopt where batches cannot be had like that.
   virtual std::optional<Runs> runs(int64_t /*most*/) { return {}; }
   // As if next() had given so many batches, or all that are left.
   virtual void skip(int64_t batches) {

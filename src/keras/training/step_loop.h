@@ -1,4 +1,5 @@
-// The steps of one pass over a stream of batches.
+// The steps of one pass over a stream of batches. A loop belongs to the thread that calls fit, evaluate or
+// predict, which makes the steps and calls the callbacks; other threads may only ask the trainer to stop.
 #pragma once
 
 #include <cstdint>

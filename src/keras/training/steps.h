@@ -1,4 +1,5 @@
-// The compiled steps of a model: one for each kind and each set of arrays that a batch may have.
+// The compiled steps of a model: one for each kind and each set of arrays that a batch may have. They belong
+// to one thread at a time, as does the model whose variables they use.
 #pragma once
 
 #include <functional>

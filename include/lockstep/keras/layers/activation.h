@@ -13,7 +13,7 @@
 namespace lockstep::keras::layers {
 
 struct ReLUOptions {
-  std::optional<double> max_value = {};  // none: no limit
+  std::optional<double> max_value = {};  // nullopt: no limit
   double negative_slope = 0;
   double threshold = 0;  // below it: negative_slope * (x - threshold)
   Regularizer activity_regularizer = {};

@@ -16,13 +16,13 @@
 namespace lockstep::keras::layers {
 
 struct MultiHeadAttentionOptions {
-  std::optional<int64_t> value_dim = {};  // none: key_dim
+  std::optional<int64_t> value_dim = {};  // nullopt: key_dim
   double dropout = 0;                     // of the attention weights
   bool use_bias = true;
-  Axes output_shape = {};  // none: the query's last dimension
+  Axes output_shape = {};  // empty: the query's last dimension
   Axes attention_axes =
-      {};  // dimensions, the batch being 0, that attention runs over; none: all but the last
-  std::optional<int64_t> sliding_window = {};  // none: every key; else those nearer than this
+      {};  // dimensions, the batch being 0, that attention runs over; empty: all but the last
+  std::optional<int64_t> sliding_window = {};  // nullopt: every key; else those nearer than this
   Initializer kernel_initializer = "glorot_uniform";
   Initializer bias_initializer = "zeros";
   Regularizer kernel_regularizer = {};

@@ -60,7 +60,7 @@ Layer Dense(int64_t units, const DenseOptions& options = {},
 
 struct EinsumDenseOptions {
   keras::Activation activation = {};
-  std::optional<std::string> bias_axes = {};  // letters of the output that the bias has; none: no bias
+  std::optional<std::string> bias_axes = {};  // letters of the output that the bias has; nullopt: no bias
   Initializer kernel_initializer = "glorot_uniform";
   Initializer bias_initializer = "zeros";
   Regularizer kernel_regularizer = {};
@@ -85,7 +85,7 @@ struct EmbeddingOptions {
   Regularizer activity_regularizer = {};
   Constraint embeddings_constraint = {};
   bool mask_zero = false;  // index 0 is padding: the result carries a mask
-  Tensor weights = {};     // initial values; none: embeddings_initializer
+  Tensor weights = {};     // initial values; undefined: embeddings_initializer
   std::string name = {};
   bool trainable = true;
   DTypePolicy dtype = {};
@@ -102,7 +102,7 @@ struct ReversibleEmbeddingOptions {
   Regularizer activity_regularizer = {};
   Constraint embeddings_constraint = {};
   bool mask_zero = false;
-  std::optional<std::string> reverse_dtype = {};  // in which the way back is computed; none: the policy's
+  std::optional<std::string> reverse_dtype = {};  // in which the way back is computed; nullopt: the policy's
   std::optional<double> logit_soft_cap = {};      // c: logits become c tanh(logits / c)
   Tensor weights = {};
   std::string name = {};
@@ -135,7 +135,7 @@ Layer Masking(const MaskingOptions& options = {},
               std::source_location where = std::source_location::current());
 
 struct LambdaOptions {
-  // The mask of the result from the inputs and their masks (undefined where there is none). None: no mask.
+  // The mask of the result from the inputs and their masks (undefined where there is none). Empty: no mask.
   std::function<Tensor(const TensorList& inputs, const TensorList& masks)> mask = {};
   std::string name = {};
   bool trainable = true;

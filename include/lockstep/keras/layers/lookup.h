@@ -119,7 +119,7 @@ struct TextVectorizationOptions {
   std::optional<std::string> split = "whitespace";  // or character (UTF-8), none
   std::vector<int64_t> ngrams = {};                 // widths; {1, 2} is Keras' 2
   std::string output_mode = "int";
-  std::optional<int64_t> output_sequence_length = {};  // of "int"; none: the longest text's
+  std::optional<int64_t> output_sequence_length = {};  // of "int"; nullopt: the longest text's
   bool pad_to_max_tokens = false;
   std::vector<std::string> vocabulary = {};
   std::vector<double> idf_weights = {};
@@ -199,7 +199,7 @@ void set_vocabulary(const Layer& integer_lookup, const std::vector<int64_t>& tok
 struct HashingOptions {
   std::variant<std::monostate, int64_t, std::string> mask_value =
       {};                                                  // it gets bin 0, and no other value does
-  std::optional<std::pair<uint64_t, uint64_t>> salt = {};  // SipHash with this key; none: FarmHash
+  std::optional<std::pair<uint64_t, uint64_t>> salt = {};  // SipHash with this key; nullopt: FarmHash
   std::string output_mode = "int";                         // or one_hot, multi_hot, count
   std::string name = "hashing";
 };

@@ -271,10 +271,10 @@ void reset_states(const Layer& layer, std::source_location where = std::source_l
 
 // --- layers around layers --------------------------------------------------------------------------------------------
 
-// How the two directions come together; none: they are two results.
+// `merge_mode` says how the two directions come together; nullopt: they are two results.
 struct BidirectionalOptions {
-  std::optional<std::string> merge_mode = "concat";  // "concat", "sum", "mul", "ave", none
-  Layer backward_layer = {};                         // none: `layer` again, the other way
+  std::optional<std::string> merge_mode = "concat";  // "concat", "sum", "mul", "ave", nullopt
+  Layer backward_layer = {};                         // undefined: `layer` again, the other way
   std::string name = {};
   bool trainable = true;
   DTypePolicy dtype = {};

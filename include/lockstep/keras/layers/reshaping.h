@@ -11,8 +11,8 @@
 
 namespace lockstep::keras::layers {
 
-// Elements before and behind each spatial dimension: 1, {1, 2} (one number a dimension, on both sides; in 1D before
-// and behind), or {{1, 2}, {0, 1}} (before and behind each).
+// Elements before and behind each spatial dimension: 1, {1, 2} (one number per dimension, on both sides; in
+// 1D before and behind), or {{1, 2}, {0, 1}} (before and behind each).
 class Margins {
  public:
   // NOLINTBEGIN(google-explicit-constructor)
@@ -27,7 +27,7 @@ class Margins {
  private:
   std::vector<std::pair<int64_t, int64_t>> margins_;
   bool all_ = false;        // one for all dimensions
-  bool symmetric_ = false;  // one number a dimension
+  bool symmetric_ = false;  // one number per dimension
 };
 
 struct MarginOptions {
