@@ -15,7 +15,7 @@ constexpr const char* kEntries = "entries";
 std::vector<std::pair<std::string, CallbackBase*>> CallbackStates::named() const {
   std::vector<std::pair<std::string, CallbackBase*>> all;
   std::map<std::string, int> uses;
-  for (const Callback& callback : trainer_.callbacks) {
+  for (const Callback& callback : trainer_.control().callbacks) {
     const std::string name = callback.base()->state_name();
     const int use = ++uses[name];
     all.emplace_back(use == 1 ? name : name + "_" + std::to_string(use), callback.base().get());

@@ -315,8 +315,8 @@ class BackupAndRestoreCallback final : public CallbackBase {
     locked_ = chief();
     due_ = Due::restore;
     batches_ = 0;
-    trainer().save_now = [this](const Trainer::Progress& at) { save(at); };
-    trainer().save_alone = [this](const Trainer::Progress& at) { save_alone(at); };
+    trainer().control().save_now = [this](const Trainer::Progress& at) { save(at); };
+    trainer().control().save_alone = [this](const Trainer::Progress& at) { save_alone(at); };
     trainer().build_optimizer();
     const auto tracked = []<class T>(T object) {
       return train::Trackable(std::make_shared<T>(std::move(object)));
@@ -342,8 +342,8 @@ class BackupAndRestoreCallback final : public CallbackBase {
   }
   void on_epoch_end(int, const Logs&) override {
     batches_ = 0;
-    // After Ctrl-C the epoch is not done: what is kept is the last one that was. After SIGTERM it is the step at which the
-    // epoch was broken off (Trainer::save_now).
+    // After Ctrl-C the epoch is not done: what is kept is the last one that was. After SIGTERM it is the step
+    // at which the epoch was broken off (RunControl::save_now).
     if (options_.save_freq <= 0 && !trainer().interrupted()) due_ = Due::epoch;
   }
   // All callbacks have done their part: what is saved, and put back, is of one moment.
@@ -352,7 +352,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
       case Due::nothing: break;
       // A run that this worker has joined has its state already.
       case Due::restore:
-        if (!trainer().joined) restore();
+        if (!trainer().control().joined) restore();
         break;
       case Due::batch: save(trainer().progress(epoch_, batches_)); break;
       case Due::epoch: save(trainer().progress_after(epoch_)); break;
@@ -420,7 +420,7 @@ class BackupAndRestoreCallback final : public CallbackBase {
            "); where it is another run's, delete it or choose another folder");
     }
     at_.epoch = static_cast<int>(at_epoch_);
-    trainer().resume = at_;
+    trainer().control().resume = at_;
     if (stopped_ != 0) trainer().stop_training = true;
     batches_ = at_.batch;
     if (params().verbose > 0 && chief())

@@ -284,7 +284,7 @@ class RunRecordCallback final : public CallbackBase {
 
   // Where the run goes on from a backup, or with an initial epoch: what it had left before.
   std::optional<Record> earlier_record() const {
-    if (run_->epoch == 0 && !trainer().resume) return std::nullopt;
+    if (run_->epoch == 0 && !trainer().control().resume) return std::nullopt;
     try {
       Record record = observe::read_record(folder_);
       if (record.model == run_->record.model) return record;

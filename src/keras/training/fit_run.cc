@@ -12,11 +12,9 @@
 #include "data/host.h"
 #include "device/cpu_device.h"
 #include "distribute/worker_summaries.h"
-#include "keras/callbacks/callback_states.h"
 #include "keras/training/reshaped_data.h"
 #include "keras/training/step_loop.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/errors.h"
 #include "lockstep/base/log.h"
 #include "lockstep/observe/run_report.h"
 #include "observe/loop.h"
@@ -161,8 +159,8 @@ FitRun::Registration::Registration(Trainer& trainer, FitRun& run, std::source_lo
 }
 FitRun::Registration::~Registration() {
   trainer_.run_ = nullptr;
-  trainer_.save_now = trainer_.save_alone = nullptr;
-  trainer_.callbacks.clear();
+  trainer_.control().save_now = trainer_.control().save_alone = nullptr;
+  trainer_.control().callbacks.clear();
 }
 
 FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOptions& options,
@@ -185,14 +183,25 @@ FitRun::FitRun(Trainer& trainer, Model& model, const Data& data, const FitOption
       stream_(data_.train, reading(options, strategy_), options.steps_per_epoch > 0),
       loss_watch_(trainer, stream_),
       cause_watch_("fit"),
-      number_(next_number()) {}
+      elastic_({.trainer = trainer_,
+                .strategy = strategy_,
+                .data = data_.train,
+                .batch_size = options.batch_size,
+                .callbacks = callbacks_,
+                .stream = stream_,
+                .at = at_,
+                .metrics = metrics_,
+                .told_begin = told_begin_,
+                .tell_begin = [this](bool joins) { tell_begin(joins); },
+                .where = where},
+               next_number()) {}
 
 History FitRun::run() {
-  come_to_fit();
+  elastic_.come();
   try {
     return run_outliving();
   } catch (const comm::Passed& over) {
-    return passed(over.past);
+    return elastic_.passed(over.past);
   }
 }
 
@@ -202,52 +211,20 @@ History FitRun::run_outliving() {
   while (true) {
     std::string reason;
     try {
-      if (std::exchange(joins, false)) join();
+      if (std::exchange(joins, false)) elastic_.join();
       return run_epochs();
     } catch (const std::exception& error) {
-      if (!may_recover()) end_with(error);
+      if (!elastic_.may_recover()) elastic_.end_with(error);
       reason = error.what();
     }
-    while (!reason.empty()) try {
-        recover(std::exchange(reason, {}));
-      } catch (const std::exception& error) {
-        if (!may_recover()) end_with(error);
-        reason = error.what();
-      }
+    elastic_.recover(std::move(reason));
   }
-}
-
-// To be called in a catch.
-void FitRun::end_with(const std::exception& error) {
-  const auto& workers = strategy_.workers();
-  if (!workers) throw;
-  if (!workers->broken() && !workers->deserted()) {
-    // The other workers would wait for this one.
-    workers->give_up(detail::concat("fit failed at worker ", workers->rank(), ": ", error.what()), error);
-    throw;
-  }
-  const auto* const known = dynamic_cast<const Error*>(&error);
-  if (!known) throw;
-  std::string message = known->message();
-  if (workers->chief() && at_.begun && trainer_.save_alone) try {
-      stream_.put_back();
-      const RunState last = state();
-      trainer_.save_alone(last.progress);
-      message += detail::concat("; the backup has step ", last.progress.batch, " of epoch ",
-                                last.progress.epoch + 1);
-    } catch (const std::exception& other) {
-      message += detail::concat("; the last finished step could not be saved: ", other.what());
-    }
-  // A mistake stays one, this worker's own or that of another which gave up for it.
-  if (const ErrorCode mistake = comm::mistake_of(error); mistake != ErrorCode::io)
-    fail(mistake, known->where(), message);
-  throw errors::UnavailableError(ErrorCode::io, message, where_);
 }
 
 History FitRun::run_epochs() {
   if (!at_.begun) begin();
   while (goes_on()) run_epoch();
-  close();
+  elastic_.close();
   trainer_.finalize(where_);
   callbacks_.tell(&CallbackBase::on_train_end, at_.logs);
   return finish();
@@ -257,10 +234,10 @@ void FitRun::tell_begin(bool joins) {
   if (std::exchange(told_begin_, true)) return;
   trainer_.stop_training = false;
   trainer_.set_signal(0);
-  trainer_.resume.reset();
-  trainer_.joined = joins;
-  trainer_.save_now = trainer_.save_alone = nullptr;
-  trainer_.callbacks = callbacks_.all();
+  trainer_.control().resume.reset();
+  trainer_.control().joined = joins;
+  trainer_.control().save_now = trainer_.control().save_alone = nullptr;
+  trainer_.control().callbacks = callbacks_.all();
   if (joins) callbacks_.set_chief(false);
   callbacks_.tell(&CallbackBase::on_train_begin, Logs());
 }
@@ -269,14 +246,14 @@ void FitRun::begin() {
   tell_begin(false);
   callbacks_.tell(&CallbackBase::on_settled);
   // In an elastic run all variables are there before anybody may come whom they are sent to.
-  if (strategy_.elastic() && trainer_.resume)
+  if (strategy_.elastic() && trainer_.control().resume)
     trainer_.make_variables(data_.train, options_.batch_size, where_);
   at_.begun = true;
   at_.epoch = options_.initial_epoch;
-  if (!trainer_.resume) return;
+  if (!trainer_.control().resume) return;
   // Of a run that a backup made go on: where that stood.
-  at_.epoch = std::max(at_.epoch, trainer_.resume->epoch);
-  at_.batch = trainer_.resume->batch;
+  at_.epoch = std::max(at_.epoch, trainer_.control().resume->epoch);
+  at_.batch = trainer_.control().resume->batch;
 }
 
 bool FitRun::goes_on() const {
@@ -285,11 +262,11 @@ bool FitRun::goes_on() const {
 }
 
 int64_t FitRun::begin_data() {
-  if (!trainer_.resume) {
+  if (!trainer_.control().resume) {
     stream_.begin_epoch();
     return 0;
   }
-  const Trainer::Progress from = *std::exchange(trainer_.resume, std::nullopt);
+  const Trainer::Progress from = *std::exchange(trainer_.control().resume, std::nullopt);
   if (from.batch > 0) trainer_.restore_metrics(from.metrics);
   stream_.restore(from.stream, from.random);
   return from.batch;
@@ -297,11 +274,11 @@ int64_t FitRun::begin_data() {
 
 void FitRun::run_epoch() {
   const int epoch = at_.epoch;
-  const std::optional<Trainer::Progress> resumed = trainer_.resume;
+  const std::optional<Trainer::Progress> resumed = trainer_.control().resume;
   std::optional<Trainer::Progress>
       next;  // where the next epoch's data begins, where that is not where this one's ended
   if (at_.stage == Standing::Stage::begins) {
-    share_chiefs_callbacks();
+    elastic_.share_chiefs_callbacks();
     trainer_.reset_metrics();
     callbacks_.tell(&CallbackBase::on_epoch_begin, epoch, Logs());
     at_.batch = begin_data();
@@ -310,8 +287,8 @@ void FitRun::run_epoch() {
   if (at_.stage == Standing::Stage::steps) {
     run_steps();
     // A scheduler wants the machine, and the run shall go on elsewhere from this step.
-    if (trainer_.signal() == SIGTERM && trainer_.save_now)
-      trainer_.save_now(trainer_.progress(epoch, at_.batch));
+    if (trainer_.signal() == SIGTERM && trainer_.control().save_now)
+      trainer_.control().save_now(trainer_.progress(epoch, at_.batch));
     // A run that goes on where all steps of the epoch were made. Metrics have their names from a step; an elastic run's have.
     if (resumed && at_.batch > 0 && at_.batch == resumed->batch && !strategy_.elastic()) {
       next = trainer_.progress_after(epoch);
@@ -329,7 +306,7 @@ void FitRun::run_epoch() {
   at_ = {.begun = true, .epoch = epoch + 1, .logs = std::move(at_.logs)};
   callbacks_.tell(&CallbackBase::on_epoch_end, epoch, at_.logs);
   callbacks_.tell(&CallbackBase::on_settled);
-  if (next) trainer_.resume = std::move(next);
+  if (next) trainer_.control().resume = std::move(next);
   observer_.end_epoch();
 }
 
@@ -343,178 +320,8 @@ void FitRun::run_steps() {
     loop.run(stream_, at_.batch, data_.steps);
     observer_.finish_steps();
     if (!loop.newcomers()) return;
-    trainer_.forget_steps();
-    strategy_.workers()->form_anew(false);
-    settle(true);
+    elastic_.let_in();
   }
-}
-
-// --- elastic runs --------------------------------------------------------------------------------------------------
-
-void FitRun::come_to_fit() {
-  if (strategy_.elastic())
-    strategy_.workers()->come_to(2 * int64_t{number_} - 1, strategy_.workers()->past());
-}
-
-void FitRun::leave_fit(const History& history) {
-  if (!strategy_.elastic()) return;
-  PastFits past(strategy_.workers()->past());
-  past.add(number_, history);
-  strategy_.workers()->come_to(2 * int64_t{number_}, past.bytes());
-}
-
-History FitRun::passed(const std::string& past) const {
-  std::optional<History> history = PastFits(past).find(number_);
-  require(history.has_value(), ErrorCode::failed_precondition, where_,
-          "fit: the run that this worker has come to join is past fit number ", number_,
-          " of its program, and knows nothing of it: its program is another");
-  strategy_.workers()->come_to(2 * int64_t{number_}, past);
-  log(LogLevel::info, "fit: the run is past this fit, number ", number_,
-      " of the program; this worker has its history, and joins the others at the next");
-  return *std::move(history);
-}
-
-bool FitRun::may_recover() const {
-  const auto& workers = strategy_.workers();
-  return workers && workers->elastic() && workers->broken() && !workers->deserted();
-}
-
-void FitRun::recover(const std::string& reason) {
-  comm::Workers& workers = *strategy_.workers();
-  log(LogLevel::warning, "fit: worker ", workers.rank(), " of ", workers.size(),
-      " forms anew with those who are "
-      "left: ",
-      reason);
-  trainer_.forget_steps();
-  workers.form_anew(closing_);
-  if (workers.newcomer()) {
-    log(LogLevel::warning,
-        "fit: the run has gone on without this worker, which was not heard of for too long; it "
-        "joins anew");
-    join();
-  } else {
-    settle(true);
-  }
-}
-
-void FitRun::join() {
-  trainer_.make_variables(data_.train, options_.batch_size, where_);
-  trainer_.forget_steps();
-  strategy_.workers()->join();
-  trainer_.joined = true;
-  tell_begin(true);
-  settle(false);
-}
-
-void FitRun::settle(bool has_state) {
-  comm::Workers& workers = *strategy_.workers();
-  const std::vector<Place> places = gather_places(workers, {.has_state = has_state,
-                                                            .done = closing_,
-                                                            .fit = number_,
-                                                            .standing = at_,
-                                                            .stop = trainer_.stop_training,
-                                                            .signal = trainer_.signal()});
-  const Place* best = nullptr;
-  bool stop = false;
-  int signal = 0;
-  for (const Place& place : places) {
-    if (place.has_state && (!best || best->standing < place.standing)) best = &place;
-    stop = stop || place.stop;
-    signal = std::max(signal, place.signal);
-  }
-  require(best != nullptr, ErrorCode::failed_precondition, where_,
-          "fit: none of the workers that have formed anew has the state of the run");
-  require(has_state || best->fit == number_, ErrorCode::failed_precondition, where_,
-          "fit: the run is in fit number ", best->fit,
-          " of its program, and this worker, which was started again, in number ", number_,
-          ": its program is another");
-  // Whoever has made all steps of a fit lacks nothing, however far others are.
-  const auto lacks = [&](const Place& place) {
-    return !place.has_state || (!place.done && place.standing < best->standing);
-  };
-  const bool own_lacks = lacks(places[static_cast<size_t>(workers.rank())]);
-  // The step of the batch in hand was lost with the workers, unless others have finished it.
-  if (!own_lacks) stream_.put_back();
-  if (std::any_of(places.begin(), places.end(), lacks)) {
-    const auto donor = static_cast<int>(best - places.data());
-    const std::string bytes = workers.broadcast(
-        "the state of the run", workers.rank() == donor ? pack(state(), trainer_) : std::string(), donor);
-    if (own_lacks) take(bytes, has_state);
-  }
-  if (stop) trainer_.stop_training = true;
-  trainer_.set_signal(signal);
-  if (workers.chief()) {
-    log(LogLevel::info, "fit: ", workers.size(), workers.size() == 1 ? " worker goes" : " workers go",
-        " on from step ", at_.batch, " of epoch ", at_.epoch + 1);
-    take_chiefs_place();
-  } else {
-    callbacks_.set_chief(false);
-  }
-}
-
-RunState FitRun::state() {
-  RunState state{.standing = at_, .progress = {}, .callbacks = {}};
-  if (trainer_.resume)
-    state.progress = *trainer_.resume;
-  else if (at_.stage == Standing::Stage::begins)
-    state.progress = trainer_.progress_after(at_.epoch - 1);
-  else
-    state.progress = trainer_.progress(at_.epoch, at_.batch);
-  // Validation gathers others with the same variables.
-  if (at_.stage == Standing::Stage::validation) state.progress.metrics = metrics_;
-  state.callbacks = callbacks::CallbackStates(trainer_).save_state();
-  return state;
-}
-
-void FitRun::take(const std::string& bytes, bool has_state) {
-  const RunState given = unpack(bytes, trainer_);
-  callbacks::CallbackStates(trainer_, callbacks::CallbackStates::Whose::everybodys)
-      .restore_state(given.callbacks);
-  trainer_.joined = true;
-  const bool same_pass =
-      has_state && at_.stage != Standing::Stage::begins && at_.epoch == given.standing.epoch;
-  at_ = given.standing;
-  trainer_.resume.reset();
-  if (at_.stage == Standing::Stage::begins) {
-    trainer_.resume = given.progress;
-    return;
-  }
-  metrics_ = given.progress.metrics;
-  if (at_.batch == 0)
-    trainer_.reset_metrics();
-  else
-    trainer_.restore_metrics(given.progress.metrics);
-  if (same_pass) {
-    // The batch in hand is that of a step which others have finished.
-    stream_.used();
-    stream_.skip(given.progress.stream.taken - stream_.taken());
-  } else {
-    stream_.restore(given.progress.stream, given.progress.random);
-  }
-}
-
-void FitRun::take_chiefs_place() {
-  const std::vector<Callback> fresh = callbacks_.set_chief(true);
-  if (fresh.empty() || !told_begin_) return;
-  for (const Callback& callback : fresh) callback.base()->on_train_begin(Logs());
-  if (!chiefs_callbacks_.empty())
-    callbacks::CallbackStates(trainer_, callbacks::CallbackStates::Whose::chiefs)
-        .restore_state(unpack_tensors(chiefs_callbacks_));
-  if (at_.stage != Standing::Stage::begins)
-    for (const Callback& callback : fresh) callback.base()->on_epoch_begin(at_.epoch, Logs());
-}
-
-void FitRun::share_chiefs_callbacks() {
-  if (!strategy_.elastic()) return;
-  comm::Workers& workers = *strategy_.workers();
-  chiefs_callbacks_ = workers.broadcast(
-      "the states of the chief's callbacks",
-      workers.chief() ? pack(callbacks::CallbackStates(trainer_).save_state()) : std::string());
-}
-
-void FitRun::close() {
-  closing_ = true;
-  if (strategy_.elastic()) strategy_.workers()->gather("the end of fit", {});
 }
 
 void FitRun::add_validation(Logs& logs) {
@@ -562,7 +369,7 @@ History FitRun::finish() {
   history.signal = trainer_.signal();
   if (history.interrupted)
     log(LogLevel::warning, "fit: interrupted; the model keeps what it has learnt so far");
-  leave_fit(history);
+  elastic_.leave(history);
   return history;
 }
 

@@ -1,8 +1,7 @@
 // One call of fit.
 //
 // It goes from place to place (Standing), and may be put to any of them: by a backup when it begins and, in an elastic run,
-// by another worker. There, where workers are lost, all who are left form anew, and settle: they agree on the farthest place
-// that one of them has reached, and whoever is not there gets the state from one who is.
+// by another worker (ElasticFit).
 #pragma once
 
 #include <cstdint>
@@ -10,6 +9,7 @@
 #include <source_location>
 
 #include "keras/training/callback_list.h"
+#include "keras/training/elastic_fit.h"
 #include "keras/training/history_recorder.h"
 #include "keras/training/interrupt.h"
 #include "keras/training/loss_watch.h"
@@ -75,31 +75,8 @@ class FitRun {
   void complete(observe::RunSummary& time) const;
   History finish();
 
-  // --- elastic runs ---
-
-  // Where other workers can join: in this fit, and behind it.
-  void come_to_fit();
-  void leave_fit(const History& history);
-  // Of a fit that the run was past when this worker came to join it.
-  History passed(const std::string& past) const;
+  // From where the run stands to its end, whatever workers are lost meanwhile.
   History run_outliving();
-
-  // Whether what was thrown is the loss of other workers, and the run can go on without them.
-  bool may_recover() const;
-  // Where the run cannot go on: tells the others or, where it is they who are lost, saves what it has.
-  [[noreturn]] void end_with(const std::exception& error);
-  void recover(const std::string& reason);
-  // Of a worker that is not in the run: waits until it is let in.
-  void join();
-  // All workers that have formed anew come here. `has_state`: this one's is of the run.
-  void settle(bool has_state);
-  RunState state();
-  void take(const std::string& state, bool has_state);
-  void take_chiefs_place();
-  // Others may have to take it.
-  void share_chiefs_callbacks();
-  // No worker leaves the run while another lacks what it has.
-  void close();
 
   Trainer& trainer_;
   const FitOptions& options_;
@@ -115,13 +92,10 @@ class FitRun {
   LossWatch loss_watch_;
   observe::CauseWatch cause_watch_;
 
-  const int number_;  // of the fits of this process
   Standing at_;
   TensorList metrics_;       // what they had gathered when all steps of the epoch were made
   bool told_begin_ = false;  // the callbacks have heard on_train_begin
-  bool closing_ = false;     // all steps are made
-  std::string
-      chiefs_callbacks_;  // the states of those that are the chief's alone, as of the last epoch's end
+  ElasticFit elastic_;
 };
 
 }  // namespace lockstep::keras

@@ -6,14 +6,13 @@
 #pragma once
 
 #include <atomic>
-#include <functional>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "keras/training/outputs.h"
+#include "keras/training/run_control.h"
 #include "keras/training/steps.h"
 #include "keras/training/stream.h"
 #include "lockstep/distribute/strategy.h"
@@ -108,26 +107,13 @@ class Trainer {
 
   std::atomic<bool> stop_training{false};
 
-  // Where a run stands, and where a backup wants it to go on.
-  struct Progress {
-    int epoch = 0;
-    int64_t batch = 0;             // batches of the epoch that are done
-    int64_t random = 0;            // random::default_generator()
-    BatchStream::Position stream;  // of the data
-    TensorList metrics = {};       // what they have gathered of an epoch that is not done
-  };
+  using Progress = RunProgress;
   // While fit runs: after `batch` batches of `epoch`, and at the end of an epoch, where the next one begins.
   Progress progress(int epoch, int64_t batch);
   Progress progress_after(int epoch);
-  // Set by a callback when training begins.
-  std::optional<Progress> resume;
   // Of the fit under way.
-  std::vector<Callback> callbacks;
-  // This worker has the state of another, and of no backup.
-  bool joined = false;
-  // Of a backup: save where a run stands that SIGTERM breaks off in the midst of an epoch; or the last finished step of one whose
-  // other workers are lost, as far as that can be done without them.
-  std::function<void(const Progress&)> save_now, save_alone;
+  RunControl& control() { return control_; }
+  const RunControl& control() const { return control_; }
   // All that a training step changes but for metrics: weights, the optimizer's variables, the random generator.
   std::vector<Variable> variables() const;
   // Makes these and the metrics', with a step of evaluation.
@@ -166,6 +152,7 @@ class Trainer {
   Tensor last_loss_;
   std::unique_ptr<Program> program_;
   FitRun* run_ = nullptr;  // the fit under way
+  RunControl control_;     // of that one
   int agreed_signal_ = 0;  // of a run of several workers
 };
 
