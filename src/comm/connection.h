@@ -36,8 +36,8 @@ enum class MessageKind : uint32_t {
   gave_up,
   left,
   goodbye,
-  // Of elastic runs, see comm/door.h.
-  goes_on,   // to whoever wants to begin a run that is under way: where its doors are
+  // Of elastic runs, see comm/rendezvous.h.
+  goes_on,   // to whoever wants to begin a run that is under way: where its endpoints are
   join,      // a newcomer wants to be let in
   rejoin,    // a member wants to form anew with the others
   patience,  // who waits is not forgotten

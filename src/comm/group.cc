@@ -21,7 +21,7 @@
 #include "comm/address.h"
 #include "comm/connection.h"
 #include "comm/port_owner.h"
-#include "comm/strangers.h"
+#include "comm/unauthenticated_peers.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -403,13 +403,13 @@ class Group::Impl {
   }
   bool hopeless() const { return options_.hopeless && options_.hopeless(); }
 
-  // Rank 0 until all are there. Strangers are never waited for, and nothing they send ends the run.
+  // Rank 0 until all are there. Unauthenticated peers are never waited for, and nothing they send ends the run.
   void gather(std::source_location where) {
     const int listening = listening_ >= 0 ? listening_
                                           : listen_at(parse_address(options_.address, where),
                                                       options_.bound_socket, size(), where);
     const Moment until = in_seconds(options_.timeout_s);
-    Strangers strangers(options_.secret);
+    UnauthenticatedPeers peers(options_.secret);
     std::vector<pollfd> entries;
     std::string missing;
     WaitingNotice notice;
@@ -420,13 +420,13 @@ class Group::Impl {
                 " s at ", options_.address, " and ", missing, " of ", size(), " did not come");
         notice.say([&] { return detail::concat(missing, " of ", size(), " at ", options_.address); });
         entries.assign(1, {listening, POLLIN, 0});
-        strangers.add_to(entries);
+        peers.add_to(entries);
         if (poll(entries.data(), entries.size(), wait) < 0) continue;
-        strangers.hear(std::span(entries).subspan(1),
-                       [&](std::unique_ptr<Connection> connection, const Message& message) {
-                         take(std::move(connection), message, where);
-                       });
-        if (entries[0].revents != 0) strangers.accept_at(listening);
+        peers.hear(std::span(entries).subspan(1),
+                   [&](std::unique_ptr<Connection> connection, const Message& message) {
+                     take(std::move(connection), message, where);
+                   });
+        if (entries[0].revents != 0) peers.accept_at(listening);
       }
     } catch (const Error& error) {
       for (const auto& connection : connections_)
@@ -435,7 +435,7 @@ class Group::Impl {
       throw;
     } catch (const RunGoesOn& elsewhere) {
       for (const auto& connection : connections_)
-        if (connection) connection->send(MessageKind::goes_on, elsewhere.doors);
+        if (connection) connection->send(MessageKind::goes_on, elsewhere.endpoints);
       close(listening);
       throw;
     }
@@ -497,8 +497,9 @@ class Group::Impl {
       if (fd >= 0) {
         hub = std::make_unique<Connection>(fd);
         // What listens there may be stopped, or be gone before it answers: another takes its place then.
-        const Moment answer =
-            options_.may_be_under_way ? std::min(until, in_seconds(Strangers::kProofSeconds)) : until;
+        const Moment answer = options_.may_be_under_way
+                                  ? std::min(until, in_seconds(UnauthenticatedPeers::kProofSeconds))
+                                  : until;
         failure = hub->prove(options_.secret, answer, [&] {
           notice.say([&] { return about() + ": what listens there does not answer"; });
         });

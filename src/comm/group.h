@@ -28,7 +28,7 @@ struct GroupOptions {
   // A socket of rank 0's that is bound to the address already, for launchers that leave the choice of a port to it; the group
   // takes it. -1: rank 0 binds one.
   int bound_socket = -1;
-  // Of elastic runs (comm/door.h): the run may be under way without this process. Whoever listens at the address then says
+  // Of elastic runs (comm/rendezvous.h): the run may be under way without this process. Whoever listens at the address then says
   // so, or connects to rank 0 where that listens there: RunGoesOn is thrown.
   bool may_be_under_way = false;
   // Asked while ranks come: whether somebody is known to be gone, so that they never all will. Null: nobody knows.
@@ -37,8 +37,8 @@ struct GroupOptions {
 
 // Thrown where the run that a process wanted to begin goes on without it.
 struct RunGoesOn {
-  std::string doors;     // where it is let in: the body of MessageKind::goes_on
-  std::string own_host;  // under which address this process was seen
+  std::string endpoints;  // where it is let in: the body of MessageKind::goes_on
+  std::string own_host;   // under which address this process was seen
 };
 
 // Thread-safe.

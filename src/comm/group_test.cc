@@ -195,28 +195,28 @@ int connected_to(const std::string& address) {
 
 // Every one of them connects before the first rank does, and stays. Waiting five seconds for each of those who say nothing
 // would take longer than the group has.
-TEST(Group, StrangersNeitherEndNorDelayARun) {
+TEST(Group, UnauthenticatedPeersNeitherEndNorDelayARun) {
   const std::string address = free_address();
   std::unique_ptr<Group> first, second;
   std::thread zero([&] {
     first = std::make_unique<Group>(GroupOptions{.address = address, .rank = 0, .size = 2, .timeout_s = 60});
   });
-  std::vector<int> strangers;
+  std::vector<int> peers;
   const std::string words[] = {
       "", "GET / HTTP/1.1\r\nHost: x\r\n\r\n", std::string(1000, '\0'), std::string(1000, '\xff'),
       // A message of this protocol that claims a gigabyte.
       std::string("\x01\x00\x53\x4c\x00\x00\x00\x40", 8), "lockstep group 1\n" + std::string(64, 'x')};
   for (const std::string& word : words) {
-    strangers.push_back(connected_to(address));
-    [[maybe_unused]] const ssize_t sent = send(strangers.back(), word.data(), word.size(), MSG_NOSIGNAL);
+    peers.push_back(connected_to(address));
+    [[maybe_unused]] const ssize_t sent = send(peers.back(), word.data(), word.size(), MSG_NOSIGNAL);
   }
-  for (int i = 0; i < 20; ++i) strangers.push_back(connected_to(address));
+  for (int i = 0; i < 20; ++i) peers.push_back(connected_to(address));
   second = std::make_unique<Group>(GroupOptions{.address = address, .rank = 1, .size = 2, .timeout_s = 60});
   zero.join();
   std::thread sharer([&] { first->share("abc"); });
   EXPECT_EQ(second->share({}), "abc");
   sharer.join();
-  for (const int fd : strangers) close(fd);
+  for (const int fd : peers) close(fd);
 }
 
 TEST(Group, WhoDoesNotKnowTheSecretIsRefusedAndTheRunGoesOn) {
@@ -225,10 +225,10 @@ TEST(Group, WhoDoesNotKnowTheSecretIsRefusedAndTheRunGoesOn) {
   std::unique_ptr<Group> first, second;
   std::thread zero([&] { first = std::make_unique<Group>(options); });
   for (const char* wrong : {"", "wrong", "right "}) {
-    GroupOptions stranger = options;
-    stranger.rank = 1;
-    stranger.secret = wrong;
-    EXPECT_THAT(error_of([&] { const Group group(stranger); }).message(),
+    GroupOptions peer = options;
+    peer.rank = 1;
+    peer.secret = wrong;
+    EXPECT_THAT(error_of([&] { const Group group(peer); }).message(),
                 HasSubstr("all ranks need the same one"))
         << wrong;
   }

@@ -159,8 +159,8 @@ std::shared_ptr<Workers> Workers::meet(const Cluster& cluster, const WorkersOpti
     auto workers = std::make_shared<Workers>(
         std::make_unique<Group>(GroupOptions{.rank = 0, .size = 1}, where), nullptr,
         communicator_backend("gloo", where).description() + ": the run is elastic", options.timeout_s);
-    workers->open_door(cluster, options, run.own_host, group_options.secret);
-    workers->doors_ = run.doors;
+    workers->open_rendezvous(cluster, options, run.own_host, group_options.secret);
+    workers->endpoints_ = run.endpoints;
     workers->be_alone();
     return workers;
   }
@@ -184,20 +184,20 @@ std::shared_ptr<Workers> Workers::meet(const Cluster& cluster, const WorkersOpti
   auto workers =
       std::make_shared<Workers>(std::move(group), std::move(engine), std::move(joined_by), options.timeout_s);
   if (elastic) {
-    workers->open_door(cluster, options, workers->group().own_host(), group_options.secret);
-    const Member& self = workers->door_->self();
+    workers->open_rendezvous(cluster, options, workers->group().own_host(), group_options.secret);
+    const Member& self = workers->rendezvous_->self();
     Roster roster{1, {}};
-    for (const std::string& one :
-         workers->gather("their doors",
-                         MessageWriter().put(self.id).put_text(self.door).put_text(self.who).take(), where)) {
+    for (const std::string& one : workers->gather(
+             "their endpoints",
+             MessageWriter().put(self.id).put_text(self.endpoint).put_text(self.who).take(), where)) {
       MessageReader reader(one);
       Member& member = roster.members.emplace_back();
       member.id = reader.get<uint64_t>();
-      member.door = reader.get_text();
+      member.endpoint = reader.get_text();
       member.who = reader.get_text();
     }
     workers->generation_ = roster.generation;
-    workers->door_->enter(roster);
+    workers->rendezvous_->enter(roster);
   }
   return workers;
 }
@@ -212,8 +212,8 @@ Workers::Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> eng
 }
 
 Workers::~Workers() {
-  if (door_ && !broken_ && !gave_up_ && !newcomer_) door_->end();
-  door_.reset();  // its thread uses the rest
+  if (rendezvous_ && !broken_ && !gave_up_ && !newcomer_) rendezvous_->end();
+  rendezvous_.reset();  // its thread uses the rest
   end_looking();
 }
 
@@ -239,18 +239,18 @@ void Workers::end_looking() {
 
 // --- forming anew --------------------------------------------------------------------------------------------------
 
-void Workers::open_door(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
-                        const std::string& secret) {
+void Workers::open_rendezvous(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
+                              const std::string& secret) {
   launched_ = cluster.size;
-  door_ = std::make_unique<Door>(DoorOptions{.host = host,
-                                             .meeting = cluster.address,
-                                             .secret = secret,
-                                             .version = kPluginAbiTag,
-                                             .most_workers = cluster.size,
-                                             .min_workers = options.min_workers,
-                                             .timeout_s = options.timeout_s,
-                                             .wait_s = options.wait_s},
-                                 [this](const std::string& reason) { interrupt(reason); });
+  rendezvous_ = std::make_unique<Rendezvous>(RendezvousOptions{.host = host,
+                                                               .meeting = cluster.address,
+                                                               .secret = secret,
+                                                               .version = kPluginAbiTag,
+                                                               .most_workers = cluster.size,
+                                                               .min_workers = options.min_workers,
+                                                               .timeout_s = options.timeout_s,
+                                                               .wait_s = options.wait_s},
+                                             [this](const std::string& reason) { interrupt(reason); });
 }
 
 // Another member forms anew: what this one waits for will not come.
@@ -318,7 +318,7 @@ bool Workers::enter(const Formation& formation) {
   recorder_.number_anew();
   broken_ = gave_up_ = newcomer_ = false;
   generation_ = formation.roster.generation;
-  door_->enter(formation.roster);
+  rendezvous_->enter(formation.roster);
   begin_looking();
   return true;
 }
@@ -326,10 +326,10 @@ bool Workers::enter(const Formation& formation) {
 void Workers::form_anew(bool done, bool admits) {
   retire();
   try {
-    while (!enter(door_->form(done, admits))) {
+    while (!enter(rendezvous_->form(done, admits))) {
     }
   } catch (const Expelled& expelled) {
-    doors_ = expelled.doors;
+    endpoints_ = expelled.endpoints;
     be_alone();
   } catch (const TooFew& few) {
     be_alone();
@@ -350,7 +350,7 @@ bool Workers::broken() const {
 void Workers::join() {
   retire();
   try {
-    while (!enter(door_->join(doors_))) {
+    while (!enter(rendezvous_->join(endpoints_))) {
     }
   } catch (const Passed& passed) {
     be_alone();
@@ -364,7 +364,7 @@ void Workers::join() {
 
 void Workers::come_to(int64_t place, std::string past) {
   past_ = std::move(past);
-  if (door_) door_->come_to(place, past_);
+  if (rendezvous_) rendezvous_->come_to(place, past_);
 }
 
 // --- through the group ---------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@
 //   Communicator   the engine that moves what is large: Gloo or MPI (and NCCL between GPUs, which the executor joins itself)
 //   Workers        both, with a name and a number for every collective, a record of the last ones, and a verdict on all
 //                  workers where one of them dies, hangs or does something else
-//   Door           of an elastic run: where those who are left, and those who come back, form a new group and engine
+//   Rendezvous     of an elastic run: where those who are left, and those who come back, form a new group and engine
 #pragma once
 
 #include <atomic>
@@ -24,9 +24,9 @@
 
 #include "comm/cluster.h"
 #include "comm/communicator.h"
-#include "comm/door.h"
 #include "comm/flight_recorder.h"
 #include "comm/group.h"
+#include "comm/rendezvous.h"
 
 namespace lockstep::comm {
 
@@ -105,7 +105,7 @@ class Workers {
 
   // --- of elastic runs ---
 
-  bool elastic() const { return door_ != nullptr; }
+  bool elastic() const { return rendezvous_ != nullptr; }
   // Counts the times that the workers have formed anew: what was made for one generation (ranks, shares of work) does not
   // hold in the next.
   int64_t generation() const { return generation_; }
@@ -114,9 +114,9 @@ class Workers {
   // Too few are left to form anew.
   bool deserted() const { return deserted_; }
   // Workers that wait to join, as far as this one knows: the chief does.
-  int newcomers_waiting() const { return door_ ? door_->newcomers() : 0; }
+  int newcomers_waiting() const { return rendezvous_ ? rendezvous_->newcomers() : 0; }
   // With all who are left, and newcomers that wait; all of them have to call it. Nothing that uses the group or the engine may be
-  // under way. `done`, `admits`: see Door::form(). Afterwards ranks and their number are others; where the run has gone on without
+  // under way. `done`, `admits`: see Rendezvous::form(). Afterwards ranks and their number are others; where the run has gone on without
   // this worker, it is a newcomer. Throws errors::UnavailableError where too few are left: each is alone then, and the first of
   // them the chief.
   void form_anew(bool done, bool admits = true);
@@ -149,8 +149,8 @@ class Workers {
   template <class Call>
   auto through_group(Call call) -> decltype(call());
 
-  void open_door(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
-                 const std::string& secret);
+  void open_rendezvous(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
+                       const std::string& secret);
   void interrupt(const std::string& reason);
   void begin_looking();
   void end_looking();
@@ -166,8 +166,8 @@ class Workers {
   FlightRecorder recorder_;  // of this generation's collectives the last is what is under way
 
   std::mutex lives_;
-  std::unique_ptr<Door> door_;  // null: the run is not elastic
-  std::string doors_;           // of a newcomer: where it is let in
+  std::unique_ptr<Rendezvous> rendezvous_;  // null: the run is not elastic
+  std::string endpoints_;                   // of a newcomer: where it is let in
   std::string past_;
   int64_t generation_ = 0;
   int launched_ = 1;

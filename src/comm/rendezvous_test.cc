@@ -1,4 +1,4 @@
-#include "comm/door.h"
+#include "comm/rendezvous.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,10 +19,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Doors of one process stand for those of several.
-class Doors : public ::testing::Test {
+// Several in one process stand for those of several processes.
+class RendezvousTest : public ::testing::Test {
  protected:
-  DoorOptions options() const {
+  RendezvousOptions options() const {
     return {.host = "127.0.0.1",
             .meeting = meeting_,
             .secret = "a secret",
@@ -33,13 +33,14 @@ class Doors : public ::testing::Test {
             .wait_s = 1.5};
   }
 
-  void make(int count, const DoorOptions& options) {
+  void make(int count, const RendezvousOptions& options) {
     Roster roster{1, {}};
     for (int i = 0; i < count; ++i) {
-      doors_.push_back(std::make_unique<Door>(options, [this](const std::string&) { ++interruptions_; }));
-      roster.members.push_back(doors_.back()->self());
+      rendezvous_.push_back(
+          std::make_unique<Rendezvous>(options, [this](const std::string&) { ++interruptions_; }));
+      roster.members.push_back(rendezvous_.back()->self());
     }
-    for (const auto& door : doors_) door->enter(roster);
+    for (const auto& each : rendezvous_) each->enter(roster);
   }
 
   struct Outcome {
@@ -47,11 +48,11 @@ class Doors : public ::testing::Test {
     bool expelled = false;
     std::string too_few;
   };
-  std::future<Outcome> form(int door, bool done = false) {
-    return std::async(std::launch::async, [this, door, done] {
+  std::future<Outcome> form(int member, bool done = false) {
+    return std::async(std::launch::async, [this, member, done] {
       Outcome outcome;
       try {
-        outcome.formed = doors_[static_cast<size_t>(door)]->form(done, true);
+        outcome.formed = rendezvous_[static_cast<size_t>(member)]->form(done, true);
       } catch (const Expelled&) {
         outcome.expelled = true;
       } catch (const TooFew& few) {
@@ -62,13 +63,13 @@ class Doors : public ::testing::Test {
   }
 
   const std::string meeting_ = free_address();
-  std::vector<std::unique_ptr<Door>> doors_;
+  std::vector<std::unique_ptr<Rendezvous>> rendezvous_;
   std::atomic<int> interruptions_{0};
 };
 
-TEST_F(Doors, ThoseWhoAreLeftFormTheNextGenerationAlsoWithoutTheFirst) {
+TEST_F(RendezvousTest, ThoseWhoAreLeftFormTheNextGenerationAlsoWithoutTheFirst) {
   make(3, options());
-  doors_[0].reset();
+  rendezvous_[0].reset();
   auto one = form(1), two = form(2);
   const Outcome first = one.get(), second = two.get();
   ASSERT_TRUE(first.formed && second.formed);
@@ -81,7 +82,7 @@ TEST_F(Doors, ThoseWhoAreLeftFormTheNextGenerationAlsoWithoutTheFirst) {
   EXPECT_FALSE(first.formed->hopeless());
 }
 
-TEST_F(Doors, WhoWorksOnIsInterrupted) {
+TEST_F(RendezvousTest, WhoWorksOnIsInterrupted) {
   make(2, options());
   auto one = form(1);
   while (interruptions_ == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -90,122 +91,122 @@ TEST_F(Doors, WhoWorksOnIsInterrupted) {
   EXPECT_EQ(one.get().formed->rank, 1);
 }
 
-TEST_F(Doors, WhoIsSilentIsExpelledAndMayJoinAnew) {
+TEST_F(RendezvousTest, WhoIsSilentIsExpelledAndMayJoinAnew) {
   make(3, options());
   auto zero = form(0), one = form(1);
   const Outcome first = zero.get(), second = one.get();
   ASSERT_TRUE(first.formed && second.formed);
   EXPECT_EQ(first.formed->roster.members.size(), 2U);
-  doors_[0]->enter(first.formed->roster);
-  doors_[1]->enter(second.formed->roster);
+  rendezvous_[0]->enter(first.formed->roster);
+  rendezvous_[1]->enter(second.formed->roster);
   EXPECT_TRUE(form(2).get().expelled);
   auto joins = std::async(std::launch::async, [&] {
-    return doors_[2]->join(MessageWriter().put_text(doors_[1]->self().door).take());
+    return rendezvous_[2]->join(MessageWriter().put_text(rendezvous_[1]->self().endpoint).take());
   });
-  while (doors_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (rendezvous_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   zero = form(0), one = form(1);
   EXPECT_EQ(zero.get().formed->roster.members.size(), 3U);
   EXPECT_EQ(one.get().formed->rank, 1);
   EXPECT_EQ(joins.get().rank, 2);
 }
 
-TEST_F(Doors, TheFirstLearnsThatTheOthersHaveGoneOnWithoutIt) {
+TEST_F(RendezvousTest, TheFirstLearnsThatTheOthersHaveGoneOnWithoutIt) {
   make(3, options());
   auto one = form(1), two = form(2);
   const Outcome first = one.get(), second = two.get();
   ASSERT_TRUE(first.formed && second.formed);
   EXPECT_EQ(first.formed->roster.members.size(), 2U);
-  doors_[1]->enter(first.formed->roster);
-  doors_[2]->enter(second.formed->roster);
+  rendezvous_[1]->enter(first.formed->roster);
+  rendezvous_[2]->enter(second.formed->roster);
   EXPECT_TRUE(form(0).get().expelled);
 }
 
 // The first may be alive behind a network that is cut.
-TEST_F(Doors, HalfOfThemWithoutTheFirstDoNotGoOn) {
+TEST_F(RendezvousTest, HalfOfThemWithoutTheFirstDoNotGoOn) {
   make(2, options());
   EXPECT_THAT(form(1).get().too_few, HasSubstr("more than half of those that are not known to be dead"));
 }
 
-TEST_F(Doors, HalfOfThemWithTheFirstGoOn) {
+TEST_F(RendezvousTest, HalfOfThemWithTheFirstGoOn) {
   make(2, options());
   EXPECT_EQ(form(0).get().formed->roster.members.size(), 1U);
 }
 
-TEST_F(Doors, BelowTheMinimumAllLearnThatTheyStop) {
-  DoorOptions three = options();
+TEST_F(RendezvousTest, BelowTheMinimumAllLearnThatTheyStop) {
+  RendezvousOptions three = options();
   three.min_workers = 3;
   make(3, three);
-  doors_[1].reset();
+  rendezvous_[1].reset();
   auto zero = form(0), two = form(2);
   EXPECT_THAT(zero.get().too_few, HasSubstr("2 of 4 workers are left"));
   EXPECT_THAT(two.get().too_few, HasSubstr("2 of 4 workers are left"));
 }
 
-TEST_F(Doors, WhoNeedsNoFurtherStepNeedsNoMinimum) {
-  DoorOptions two = options();
+TEST_F(RendezvousTest, WhoNeedsNoFurtherStepNeedsNoMinimum) {
+  RendezvousOptions two = options();
   two.min_workers = 2;
   make(2, two);
-  doors_[0].reset();
+  rendezvous_[0].reset();
   EXPECT_EQ(form(1, true).get().formed->roster.members.size(), 1U);
 }
 
-TEST_F(Doors, ANewcomerFindsTheRunAtTheMeetingAddress) {
+TEST_F(RendezvousTest, ANewcomerFindsTheRunAtTheMeetingAddress) {
   make(2, options());
-  Door newcomer(options(), [](const std::string&) {});
+  Rendezvous newcomer(options(), [](const std::string&) {});
   auto joins = std::async(std::launch::async, [&] { return newcomer.join({}); });
-  while (doors_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  doors_[0]->end();
+  while (rendezvous_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  rendezvous_[0]->end();
   EXPECT_THROW(joins.get(), Error);
 }
 
 // The leader is on another machine, and cannot listen there.
-TEST_F(Doors, ANewcomerFindsTheRunThroughAnyMemberAtTheMeetingAddress) {
-  DoorOptions elsewhere = options();
+TEST_F(RendezvousTest, ANewcomerFindsTheRunThroughAnyMemberAtTheMeetingAddress) {
+  RendezvousOptions elsewhere = options();
   elsewhere.meeting = "192.0.2.1:29400";
   Roster roster{1, {}};
-  for (const DoorOptions& each : {elsewhere, options()}) {
-    doors_.push_back(std::make_unique<Door>(each, [](const std::string&) {}));
-    roster.members.push_back(doors_.back()->self());
+  for (const RendezvousOptions& each : {elsewhere, options()}) {
+    rendezvous_.push_back(std::make_unique<Rendezvous>(each, [](const std::string&) {}));
+    roster.members.push_back(rendezvous_.back()->self());
   }
-  for (const auto& door : doors_) door->enter(roster);
-  Door newcomer(options(), [](const std::string&) {});
+  for (const auto& each : rendezvous_) each->enter(roster);
+  Rendezvous newcomer(options(), [](const std::string&) {});
   auto joins = std::async(std::launch::async, [&] { return newcomer.join({}); });
-  while (doors_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  doors_[0]->end();
+  while (rendezvous_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  rendezvous_[0]->end();
   EXPECT_THROW(joins.get(), Error);
 }
 
-// One that knocks too late, and one that has waited while the others went on.
-TEST_F(Doors, ANewcomerLearnsThatTheRunIsPastItsPlace) {
+// One that comes too late, and one that has waited while the others went on.
+TEST_F(RendezvousTest, ANewcomerLearnsThatTheRunIsPastItsPlace) {
   make(1, options());
   const auto past_of = [&](int64_t place) {
     return std::async(std::launch::async, [this, place]() -> std::string {
-      Door newcomer(options(), [](const std::string&) {});
+      Rendezvous newcomer(options(), [](const std::string&) {});
       newcomer.come_to(place, "");
       try {
-        newcomer.join(MessageWriter().put_text(doors_[0]->self().door).take());
+        newcomer.join(MessageWriter().put_text(rendezvous_[0]->self().endpoint).take());
       } catch (const Passed& passed) {
         return passed.past;
       }
       return "it was let in";
     });
   };
-  doors_[0]->come_to(3, "what was before 3");
+  rendezvous_[0]->come_to(3, "what was before 3");
   EXPECT_EQ(past_of(2).get(), "what was before 3");
   auto waits = past_of(3);
-  while (doors_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  doors_[0]->come_to(4, "what was before 4");
+  while (rendezvous_[0]->newcomers() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  rendezvous_[0]->come_to(4, "what was before 4");
   EXPECT_EQ(waits.get(), "what was before 4");
-  EXPECT_EQ(doors_[0]->newcomers(), 0);
+  EXPECT_EQ(rendezvous_[0]->newcomers(), 0);
 }
 
-TEST_F(Doors, AnotherVersionIsRefused) {
+TEST_F(RendezvousTest, AnotherVersionIsRefused) {
   make(1, options());
-  DoorOptions other = options();
+  RendezvousOptions other = options();
   other.version = "2";
-  Door newcomer(other, [](const std::string&) {});
+  Rendezvous newcomer(other, [](const std::string&) {});
   try {
-    newcomer.join(MessageWriter().put_text(doors_[0]->self().door).take());
+    newcomer.join(MessageWriter().put_text(rendezvous_[0]->self().endpoint).take());
     FAIL() << "it was let in";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), ErrorCode::failed_precondition);

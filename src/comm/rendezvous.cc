@@ -1,4 +1,4 @@
-#include "comm/door.h"
+#include "comm/rendezvous.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -20,7 +20,7 @@
 #include <utility>
 
 #include "comm/address.h"
-#include "comm/strangers.h"
+#include "comm/unauthenticated_peers.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 
@@ -39,29 +39,30 @@ uint64_t random_id() {
 }
 
 void put(MessageWriter& message, const Member& member) {
-  message.put(member.id).put_text(member.door).put_text(member.who);
+  message.put(member.id).put_text(member.endpoint).put_text(member.who);
 }
 Member take_member(MessageReader& message) {
   Member member;
   member.id = message.get<uint64_t>();
-  member.door = message.get_text();
+  member.endpoint = message.get_text();
   member.who = message.get_text();
   return member;
 }
 
-std::vector<std::string> doors_of(const std::string& text) {
-  std::vector<std::string> doors;
-  for (MessageReader reader(text); !reader.ended();) doors.push_back(reader.get_text());
-  return doors;
+std::vector<std::string> endpoints_of(const std::string& text) {
+  std::vector<std::string> endpoints;
+  for (MessageReader reader(text); !reader.ended();) endpoints.push_back(reader.get_text());
+  return endpoints;
 }
 
 // A connection whose other end has proved that it knows the secret, or null and why. `refused`: its machine says that nobody
 // listens there.
-std::unique_ptr<Connection> knock(const std::string& door, const std::string& secret, double seconds,
-                                  bool& refused) {
+std::unique_ptr<Connection> connect_authenticated(const std::string& endpoint, const std::string& secret,
+                                                  double seconds, bool& refused) {
   std::string failure;
   const Moment until = in_seconds(seconds);
-  const int fd = try_connect(parse_address(door, std::source_location::current()), until, failure, &refused);
+  const int fd =
+      try_connect(parse_address(endpoint, std::source_location::current()), until, failure, &refused);
   if (fd < 0) return nullptr;
   auto connection = std::make_unique<Connection>(fd);
   if (!connection->prove(secret, until).empty()) {
@@ -95,10 +96,10 @@ Roster Roster::from(MessageReader& reader) {
   return roster;
 }
 
-class Door::Impl {
+class Rendezvous::Impl {
  public:
-  Impl(const DoorOptions& options, std::function<void(const std::string&)> interrupt)
-      : options_(options), interrupt_(std::move(interrupt)), strangers_(options.secret) {
+  Impl(const RendezvousOptions& options, std::function<void(const std::string&)> interrupt)
+      : options_(options), interrupt_(std::move(interrupt)), unauthenticated_(options.secret) {
     const std::source_location here = std::source_location::current();
     int port = 0;
     listening_ = bind_any_port(options_.host, port, here);
@@ -108,7 +109,7 @@ class Door::Impl {
             std::strerror(errno));
     self_ = {random_id(), address_text(options_.host, port), own_name()};
     const bool piped = pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0;
-    require(piped, ErrorCode::io, here, "door: ", std::strerror(errno));
+    require(piped, ErrorCode::io, here, "rendezvous: ", std::strerror(errno));
     thread_ = std::thread([this] { keep(); });
   }
 
@@ -133,11 +134,11 @@ class Door::Impl {
     state_ = State::inside;
     for (const Caller& caller : returners_) {
       const bool left_behind = roster_.rank_of(caller.member.id) < 0;
-      if (left_behind) caller.connection->send(MessageKind::expelled, doors(), 1);
+      if (left_behind) caller.connection->send(MessageKind::expelled, endpoints(), 1);
     }
     returners_.clear();
     if (!leads()) {
-      for (const Caller& caller : newcomers_) caller.connection->send(MessageKind::goes_on, doors(), 1);
+      for (const Caller& caller : newcomers_) caller.connection->send(MessageKind::goes_on, endpoints(), 1);
       newcomers_.clear();
     }
     wake();
@@ -180,7 +181,7 @@ class Door::Impl {
     return lead(std::move(reference), done, admits);
   }
 
-  Formation join(const std::string& doors) {
+  Formation join(const std::string& endpoints) {
     {
       const std::lock_guard lock(mutex_);
       state_ = State::outside;
@@ -189,19 +190,20 @@ class Door::Impl {
       returners_.clear();
     }
     std::deque<std::string> candidates;
-    for (std::string& door : doors_of(doors)) candidates.push_back(std::move(door));
+    for (std::string& endpoint : endpoints_of(endpoints)) candidates.push_back(std::move(endpoint));
     Moment until = in_seconds(options_.wait_s);
     while (SteadyClock::now() < until) {
       if (candidates.empty()) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));
         if (!options_.meeting.empty()) candidates.push_back(options_.meeting);
-        for (std::string& door : doors_of(doors)) candidates.push_back(std::move(door));
+        for (std::string& endpoint : endpoints_of(endpoints)) candidates.push_back(std::move(endpoint));
       }
-      const std::string door = candidates.front();
+      const std::string endpoint = candidates.front();
       candidates.pop_front();
       bool refused = false;
-      const double patience = std::min(options_.timeout_s, Strangers::kProofSeconds);
-      std::shared_ptr<Connection> connection = knock(door, options_.secret, patience, refused);
+      const double patience = std::min(options_.timeout_s, UnauthenticatedPeers::kProofSeconds);
+      std::shared_ptr<Connection> connection =
+          connect_authenticated(endpoint, options_.secret, patience, refused);
       if (!connection) continue;
       MessageWriter message;
       put(message, self_);
@@ -218,18 +220,18 @@ class Door::Impl {
         require(answer.kind != MessageKind::ended, ErrorCode::io, std::source_location::current(),
                 "the run has ended without this worker, which had come to join it");
         require(answer.kind != MessageKind::refused, ErrorCode::failed_precondition,
-                std::source_location::current(), "the run at ", door,
+                std::source_location::current(), "the run at ", endpoint,
                 " does not let this worker in: ", answer.body);
         if (answer.kind != MessageKind::goes_on) continue;
         candidates.clear();
-        for (std::string& other : doors_of(answer.body)) candidates.push_back(std::move(other));
+        for (std::string& other : endpoints_of(answer.body)) candidates.push_back(std::move(other));
         break;
       }
     }
     fail(ErrorCode::io, std::source_location::current(),
          "the run that this worker had come to join was not "
          "found within ",
-         options_.wait_s, " s at any of its doors, nor at ", options_.meeting);
+         options_.wait_s, " s at any of its endpoints, nor at ", options_.meeting);
   }
 
  private:
@@ -262,8 +264,9 @@ class Door::Impl {
     formed.hopeless = [kept = std::move(kept)] {
       return std::any_of(kept.begin(), kept.end(), [](const auto& one) { return one->closed(); });
     };
-    require(formed.rank >= 0, ErrorCode::internal, std::source_location::current(), "door: the generation ",
-            formed.roster.generation, " was formed with this process, but it is none of it");
+    require(formed.rank >= 0, ErrorCode::internal, std::source_location::current(),
+            "rendezvous: the generation ", formed.roster.generation,
+            " was formed with this process, but it is none of it");
     return formed;
   }
 
@@ -276,7 +279,8 @@ class Door::Impl {
   std::optional<Formation> follow(const Member& leader, const Roster& reference, bool done) {
     const Moment too_late = in_seconds(options_.timeout_s);
     bool refused = false;
-    std::shared_ptr<Connection> connection = knock(leader.door, options_.secret, options_.timeout_s, refused);
+    std::shared_ptr<Connection> connection =
+        connect_authenticated(leader.endpoint, options_.secret, options_.timeout_s, refused);
     if (!connection) return {};
     MessageWriter message;
     put(message, self_);
@@ -297,13 +301,13 @@ class Door::Impl {
     return {};
   }
 
-  // What has become of a member that does not come: dead, where nobody listens at its door; or it has gone on with others.
+  // What has become of a member that does not come: dead, where nobody listens at its endpoint; or it has gone on with others.
   class Probe {
    public:
-    void look(const std::string& door, const std::string& secret, const std::string& question) {
+    void look(const std::string& endpoint, const std::string& secret, const std::string& question) {
       if (dead_) return;
       if (connection_ && !connection_->closed()) return;
-      connection_ = knock(door, secret, kPatienceEvery, dead_);
+      connection_ = connect_authenticated(endpoint, secret, kPatienceEvery, dead_);
       if (connection_) connection_->send(MessageKind::missed, question, 1);
     }
     bool dead() const { return dead_; }
@@ -338,7 +342,7 @@ class Door::Impl {
       std::vector<Member> missing = missing_of(reference);
       lock.unlock();
       for (const Member& member : missing) {
-        probes[member.id].look(member.door, options_.secret, question);
+        probes[member.id].look(member.endpoint, options_.secret, question);
         probes[member.id].hear();
       }
       lock.lock();
@@ -421,7 +425,7 @@ class Door::Impl {
     return formed;
   }
 
-  // --- the door's thread ---
+  // --- the rendezvous' own thread ---
 
   // The generation under way, or the next.
   bool leads() const {
@@ -430,11 +434,11 @@ class Door::Impl {
   }
 
   // The leader's first.
-  std::string doors() const {
+  std::string endpoints() const {
     MessageWriter message;
-    if (leads()) message.put_text(self_.door);
+    if (leads()) message.put_text(self_.endpoint);
     for (const Member& member : roster_.members)
-      if (!leads() || member.id != self_.id) message.put_text(member.door);
+      if (!leads() || member.id != self_.id) message.put_text(member.endpoint);
     return message.take();
   }
 
@@ -459,16 +463,16 @@ class Door::Impl {
                               error, failure);
       }
       entries.push_back({meeting_, POLLIN, 0});
-      strangers_.add_to(entries);
+      unauthenticated_.add_to(entries);
       poll(entries.data(), entries.size(), static_cast<int>(kPatienceEvery * 1000 / 2));
       for (char bytes[64]; read(wake_[0], bytes, sizeof bytes) > 0;) {
       }
-      strangers_.hear(std::span(entries).subspan(3),
-                      [this](std::unique_ptr<Connection> connection, const Message& message) {
-                        take(std::move(connection), message);
-                      });
+      unauthenticated_.hear(std::span(entries).subspan(3),
+                            [this](std::unique_ptr<Connection> connection, const Message& message) {
+                              take(std::move(connection), message);
+                            });
       for (const size_t which : {size_t{1}, size_t{2}})
-        if (entries[which].revents != 0) strangers_.accept_at(entries[which].fd);
+        if (entries[which].revents != 0) unauthenticated_.accept_at(entries[which].fd);
       if (SteadyClock::now() >= next_sign) {
         next_sign = in_seconds(kPatienceEvery);
         sign();
@@ -486,11 +490,11 @@ class Door::Impl {
       const std::lock_guard lock(mutex_);
       MessageReader body(message.body);
       if (message.kind == MessageKind::hello) {
-        if (state_ != State::outside) connection->send(MessageKind::goes_on, doors(), 1);
+        if (state_ != State::outside) connection->send(MessageKind::goes_on, endpoints(), 1);
       } else if (message.kind == MessageKind::join) {
         if (state_ == State::outside) return;
         if (!leads() && state_ == State::inside) {
-          connection->send(MessageKind::goes_on, doors(), 1);
+          connection->send(MessageKind::goes_on, endpoints(), 1);
           return;
         }
         Caller caller{.member = take_member(body), .connection = std::move(connection)};
@@ -512,7 +516,7 @@ class Door::Impl {
         MessageReader reader(text);
         caller.roster = Roster::from(reader);
         if (roster_.rank_of(caller.member.id) < 0 && roster_.generation > caller.roster.generation) {
-          caller.connection->send(MessageKind::expelled, doors(), 1);
+          caller.connection->send(MessageKind::expelled, endpoints(), 1);
           return;
         }
         if (state_ == State::inside) interruption = caller.member.who + " forms anew with those who are left";
@@ -541,10 +545,11 @@ class Door::Impl {
   // A rank 0 that was started again on another machine waits there for all others.
   void look_at_meeting() {
     bool refused = false;
-    const std::unique_ptr<Connection> connection = knock(options_.meeting, options_.secret, 0.5, refused);
+    const std::unique_ptr<Connection> connection =
+        connect_authenticated(options_.meeting, options_.secret, 0.5, refused);
     if (!connection) return;
     const std::lock_guard lock(mutex_);
-    connection->send(MessageKind::goes_on, doors(), 1);
+    connection->send(MessageKind::goes_on, endpoints(), 1);
   }
 
   void wake() const {
@@ -552,7 +557,7 @@ class Door::Impl {
     [[maybe_unused]] const ssize_t written = write(wake_[1], &byte, 1);
   }
 
-  const DoorOptions options_;
+  const RendezvousOptions options_;
   const std::function<void(const std::string&)> interrupt_;
   Member self_;
   int listening_ = -1;
@@ -572,21 +577,21 @@ class Door::Impl {
 
   int64_t attempted_ = 0;  // the last generation that this process has announced
 
-  // Of the door's thread.
-  Strangers strangers_;
+  // The rendezvous' own thread alone uses these.
+  UnauthenticatedPeers unauthenticated_;
   int meeting_ = -1;
   std::thread thread_;
 };
 
-Door::Door(const DoorOptions& options, std::function<void(const std::string&)> interrupt)
+Rendezvous::Rendezvous(const RendezvousOptions& options, std::function<void(const std::string&)> interrupt)
     : impl_(std::make_unique<Impl>(options, std::move(interrupt))) {}
-Door::~Door() = default;
-const Member& Door::self() const { return impl_->self(); }
-void Door::enter(const Roster& roster) { impl_->enter(roster); }
-void Door::end() { impl_->end(); }
-Formation Door::form(bool done, bool admits) { return impl_->form(done, admits); }
-Formation Door::join(const std::string& doors) { return impl_->join(doors); }
-void Door::come_to(int64_t place, const std::string& past) { impl_->come_to(place, past); }
-int Door::newcomers() const { return impl_->newcomers(); }
+Rendezvous::~Rendezvous() = default;
+const Member& Rendezvous::self() const { return impl_->self(); }
+void Rendezvous::enter(const Roster& roster) { impl_->enter(roster); }
+void Rendezvous::end() { impl_->end(); }
+Formation Rendezvous::form(bool done, bool admits) { return impl_->form(done, admits); }
+Formation Rendezvous::join(const std::string& endpoints) { return impl_->join(endpoints); }
+void Rendezvous::come_to(int64_t place, const std::string& past) { impl_->come_to(place, past); }
+int Rendezvous::newcomers() const { return impl_->newcomers(); }
 
 }  // namespace lockstep::comm
