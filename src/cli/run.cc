@@ -352,8 +352,9 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   }
   if (reports.tests) line += "\n";
   const observe::RunReport report_on_time = observe::report_on(history.time);
-  if (observe::steps(history.time) > 0) line += observe::to_text(report_on_time);
-  if (!terminal::print(line, out()))
+  bool printed = terminal::print(line, out());
+  if (observe::steps(history.time) > 0) printed = observe::print(report_on_time, out()) && printed;
+  if (!printed)
     problems.push_back(
         "the figures could not be written to standard output: is the disk full, or the pipe closed?");
 

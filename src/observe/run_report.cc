@@ -39,11 +39,12 @@ std::string to_text(const RunReport& report) {
   return text;
 }
 
-void print(const RunReport& report, std::FILE* out) noexcept {
+bool print(const RunReport& report, std::FILE* out) noexcept {
   try {
-    terminal::print(to_text(report), out);
+    return terminal::print(to_text(report), out);
   } catch (const std::bad_alloc&) {
     std::fputs("no memory was left for the report on the run\n", out);
+    return false;
   }
 }
 

@@ -39,7 +39,9 @@ RunReport report();
 // The title, the summary's lines, and four lines per verdict; one line that says what bounds a run without any.
 std::string to_text(const RunReport& report);
 
-// Never throws. The lines of one report stay together, whichever threads print.
-void print(const RunReport& report, std::FILE* out = stdout) noexcept;
+// Writes it, wrapped where the file is a terminal. Never throws; false where it could not be written (the
+// disk is full, or nobody reads the pipe any more). The lines of one report stay together, whichever threads
+// print.
+bool print(const RunReport& report, std::FILE* out = stdout) noexcept;
 
 }  // namespace lockstep::observe
