@@ -173,7 +173,7 @@ class GradientTape::Recording final : public Recorder {
     return leads;
   }
 
-  // `given[i]`: what arrives at targets[i]; none: ones.
+  // `given[i]`: what arrives at targets[i]; undefined: ones.
   TensorList backward(std::span<const Tensor> targets, std::span<const GradientSource> sources,
                       std::span<const Tensor> given, UnconnectedGradients unconnected,
                       std::source_location where) {

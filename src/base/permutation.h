@@ -51,7 +51,7 @@ class Permutation {
   }
 
   uint32_t moves() const { return moves_; }
-  // Of a move: columns for even ones, rows for odd ones.
+  // Lines of a move: columns for even ones, rows for odd ones.
   uint32_t lines(uint32_t move) const { return move % 2 == 0 ? columns_ : rows_; }
   // By how much a line is turned.
   constexpr uint32_t turn(uint32_t move, uint32_t line) const {

@@ -25,7 +25,7 @@ struct Cluster {
   bool evaluator = false;
   // host:port at which rank 0 is met. Empty where there is one rank, and under MPI, which brings its ranks together itself.
   std::string address = {};
-  // Of each rank, where the launcher lists them (TF_CONFIG).
+  // The address of each rank, where the launcher lists them (TF_CONFIG).
   std::vector<std::string> addresses = {};
 
   // What was read and where, for people: "worker 1 of 4, from TF_CONFIG (task worker 1)". Of a process that is alone: why,
@@ -39,7 +39,7 @@ using EnvironmentLookup = std::function<std::optional<std::string>(std::string_v
 // Throws Error(invalid_argument) that names the variable, its value, what is wrong with it and the fix.
 Cluster read_cluster(const EnvironmentLookup& environment,
                      std::source_location where = std::source_location::current());
-// Of this process' environment as it is now.
+// Reads this process' environment as it is now.
 Cluster read_cluster(std::source_location where = std::source_location::current());
 
 // The names in a host list as Slurm writes it: "gpu[01-03,7],login" is gpu01, gpu02, gpu03, gpu7, login. Throws

@@ -87,7 +87,7 @@ class CommunicatorBackend {
   virtual std::string share_at_launch(const std::string& bytes, int rank, int size) const;
 };
 
-// Of the plugin of this name ("nccl"); throws Error(unsupported) with the reason why there is none.
+// The backend of the plugin of this name ("nccl"); throws Error(unsupported) with the reason why there is none.
 const CommunicatorBackend& communicator_backend(std::string_view name,
                                                 std::source_location where = std::source_location::current());
 // Why communicator_backend() would throw, or its description() would; empty: it is there.

@@ -36,7 +36,7 @@ enum class MessageKind : uint32_t {
   gave_up,
   left,
   goodbye,
-  // Of elastic runs, see comm/rendezvous.h.
+  // Messages of elastic runs, see comm/rendezvous.h.
   goes_on,   // to whoever wants to begin a run that is under way: where its endpoints are
   join,      // a newcomer wants to be let in
   rejoin,    // a member wants to form anew with the others

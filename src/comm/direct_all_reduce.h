@@ -66,7 +66,7 @@ class DirectAllReduce {
   Messages& messages_;
   const MessageSizes sizes_;
   const int rank_, size_;
-  // Of the call that is under way.
+  // What the call that is under way works on.
   char* data_ = nullptr;
   DType dtype_ = DType::float32;
   int64_t width_ = 0;

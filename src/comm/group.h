@@ -28,7 +28,7 @@ struct GroupOptions {
   // A socket of rank 0's that is bound to the address already, for launchers that leave the choice of a port to it; the group
   // takes it. -1: rank 0 binds one.
   int bound_socket = -1;
-  // Of elastic runs (comm/rendezvous.h): the run may be under way without this process. Whoever listens at the address then says
+  // In elastic runs (comm/rendezvous.h) the run may be under way without this process. Whoever listens at the address then says
   // so, or connects to rank 0 where that listens there: RunGoesOn is thrown.
   bool may_be_under_way = false;
   // Asked while ranks come: whether somebody is known to be gone, so that they never all will. Null: nobody knows.

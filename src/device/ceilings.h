@@ -29,7 +29,8 @@ struct PeakFlops {
   double float32 = 0;
   double half = 0;  // on numbers of 16 bits
 };
-// Of a CPU the best of some readings, which are taken once per process and number of threads. Of a GPU what its data say.
+// The highest rates of a device: of a CPU the best of some readings, which are taken once per process and number of threads,
+// of a GPU what its data say.
 PeakFlops peak_flops(const Device& device);
 // Tensor cores count for float32 as well, by three products of TF32 for one, or by one where TF32 is allowed.
 PeakFlops peak_flops(const GpuPeaks& peaks);

@@ -35,7 +35,7 @@ class MemoryLedger {
   // What is held now is what a run holds that goes on without growing: later growth counts from here. The first call of
   // a run counts.
   void settle();
-  // Of the run so far; what the allocator knows (limit, reserved) is left to the caller.
+  // The summary of the run so far; what the allocator knows (limit, reserved) is left to the caller.
   observe::MemorySummary summary() const;
 
  private:

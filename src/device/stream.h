@@ -57,8 +57,8 @@ class Event {
   WaitableCounter recordings_;
 };
 
-// Of one device. The compute stream is thread-safe; others are for one thread at a time, and end when all that was queued
-// there has happened.
+// A queue of one device's work. The compute stream is thread-safe; others are for one thread at a time, and end when
+// all that was queued there has happened.
 class Stream {
  public:
   virtual ~Stream() = default;

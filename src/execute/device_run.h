@@ -115,7 +115,7 @@ class DeviceRun {
   int replica_threads_ = 1;          // for each that runs alone
   int64_t first_row_ = 0;            // of the batch that the arguments hold
   std::optional<RunAhead> ahead_;
-  // Of one run.
+  // What one run does.
   Program::Work work_;
   int64_t examples_ = 0;
   int64_t slots_ = 0;     // examples that it would have if all replicas had as many as the first

@@ -24,7 +24,7 @@ class Executable {
                         observe::StepClock* /*clock*/) {
     return false;
   }
-  // Of all devices and replicas together.
+  // The arenas of all devices and replicas together.
   virtual ArenaSize arenas() const = 0;
   virtual const Plan& plan() const = 0;
   size_t num_outputs() const { return plan().outputs.size(); }

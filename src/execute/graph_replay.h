@@ -11,9 +11,10 @@
 
 namespace lockstep::execute {
 
-// Of one program. A graph holds for the pointers that it was captured with, so what makes a capture worth its price is
-// that they come back: a phase is captured when it is about to run for the second time with the same ones. On devices
-// that capture nothing, and while a trace is written, launches are made one by one.
+// Captures and replays the launches of one program. A graph holds for the pointers that it was captured with, so what
+// makes a capture worth its price is that they come back: a phase is captured when it is about to run for the second
+// time with the same ones. On devices that capture nothing, and while a trace is written, launches are made one by
+// one.
 class GraphReplay {
  public:
   // From now on the whole program is one launch of this kernel.

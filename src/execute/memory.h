@@ -16,7 +16,7 @@ using compile::PlanOptions;
 using compile::Space;
 using compile::Step;
 
-// Of one program on one device. What changes between runs is read at Program::bind().
+// The memory of one program on one device. What changes between runs is read at Program::bind().
 struct Memory {
   Device* device = nullptr;  // whose it is; null: the CPU's
   char* device_arena = nullptr;
@@ -26,7 +26,7 @@ struct Memory {
   std::vector<void*> captures;
   std::vector<void*> constants;
   std::vector<void*> outputs;
-  // Of a replica: where the device finds the number of its first example.
+  // For a replica: where the device finds the number of its first example.
   void* example_offset = nullptr;
 
   Memory() = default;

@@ -11,7 +11,7 @@
 
 namespace lockstep::execute {
 
-// Of one result.
+// Tensors that one result takes turns in.
 class OutputPool {
  public:
   // An earlier tensor that nobody holds any more, or a new one.

@@ -47,7 +47,7 @@ class Program {
 
   // What bind() filled in: a program whose pointers are the same makes the same launches.
   std::span<void* const> bound_pointers() const { return bound_; }
-  // Of all steps in order, of each the inputs and then the outputs.
+  // Pointers of all steps in order, of each the inputs and then the outputs.
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be captured and replayed.
   bool capturable() const { return capturable_; }
@@ -81,7 +81,7 @@ class Program {
       return *this;
     }
   };
-  // Of one run, on one device of a split program or on the one there is.
+  // The work of one run, on one device of a split program or on the one there is.
   const Work& work(size_t device = 0) const { return work_[device]; }
 
  private:

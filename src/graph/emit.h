@@ -115,7 +115,7 @@ struct ReplicaTrace {
   double share() const {
     return static_cast<double>(local_batch) / static_cast<double>(std::max<int64_t>(1, global_batch));
   }
-  // Of the trace on this thread; null where there is none, or where it is not of a replica.
+  // That of the trace on this thread; null where there is none, or where it is not of a replica.
   static const ReplicaTrace* current();
 };
 

@@ -107,7 +107,7 @@ struct OpTraits {
   bool adds = false;      // the sum of its two inputs, broadcast
   bool converts = false;  // its input's elements in another dtype
   bool forwards = false;  // its input's value: it means something to gradients alone
-  // Of two inputs: where one is this constant, the result is the other one.
+  // For ops of two inputs: where one is this constant, the result is the other one.
   std::optional<double> neutral = {};
 };
 

@@ -100,7 +100,7 @@ std::optional<double> constant_value(const Graph& graph, Value v);
 
 inline bool is_16_bit_float(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
 
-// Of a float32 value that was converted from a 16-bit float: that one. Else an invalid Value.
+// The 16-bit float that a float32 value was converted from. An invalid Value where it was not.
 Value converted_from_16_bit(const Graph& graph, Value v);
 
 }  // namespace lockstep

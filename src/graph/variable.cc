@@ -54,7 +54,7 @@ void VariableImpl::gather() {
     if (part.defined()) sum = sum.defined() ? sum_of_parts(sum, part) : part;
   }
   parts.clear();
-  // All may be none: another process has them.
+  // All may be undefined: another process has them.
   if (!sum.defined()) sum = Tensor::full(spec.dtype, spec.shape, 0, value.device());
   value = sum.to(value.device(), where);
   ++version;

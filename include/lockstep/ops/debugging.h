@@ -36,7 +36,7 @@ class PrintPart {
 
  private:
   std::string text_;
-  Tensor tensor_;  // none: text
+  Tensor tensor_;  // undefined: text
 };
 
 struct PrintOptions {

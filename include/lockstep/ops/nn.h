@@ -54,7 +54,7 @@ Moments moments(const TensorArg& x, std::initializer_list<T> axes, bool keepdims
 }
 
 struct BatchNormOptions {
-  Tensor gamma = {}, beta = {};  // none: 1 and 0
+  Tensor gamma = {}, beta = {};  // undefined: 1 and 0
   int axis = -1;                 // the dimension that keeps its own statistics
   double epsilon = 1e-3;
 };
@@ -95,11 +95,11 @@ Tensor l2_normalize(const TensorArg& x, const Dims& axis = {}, double epsilon = 
 struct AttentionOptions {
   Tensor mask = {};  // booleans that broadcast to (batch, heads, queries, keys): which keys a query sees
   Tensor bias = {};  // broadcasts to the same shape, and is added to the scores
-  std::optional<double> scale = {};  // none: 1 / sqrt(dim)
+  std::optional<double> scale = {};  // nullopt: 1 / sqrt(dim)
   bool is_causal = false;            // query i sees keys 0 to i
   double dropout =
       0;  // the probability with which each probability is dropped; the others grow by 1 / (1 - it)
-  const random::Generator* generator = nullptr;  // of dropout; none: the default one
+  const random::Generator* generator = nullptr;  // of dropout; null: the default one
 };
 
 // softmax(scale query key^T + bias) value for query (batch, queries, heads, dim), key (batch, keys, heads, dim) and value

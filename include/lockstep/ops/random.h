@@ -62,7 +62,7 @@ struct UniformOptions {
   DType dtype = DType::float32;  // or another float, int32 or int64: then both ends are whole numbers
   // The first dimension runs over the examples of the batch: replicas draw different numbers.
   bool per_example = false;
-  const Generator* generator = nullptr;  // none: the default one
+  const Generator* generator = nullptr;  // null: the default one
 };
 Tensor uniform(const Shape& shape, const UniformOptions& options = {},
                std::source_location where = std::source_location::current());

@@ -66,7 +66,7 @@ class TensorLike {
 
   // Whether it was a tensor or a variable, and not numbers.
   bool is_tensor() const { return !numbers_; }
-  // What is a tensor is returned as it is. Numbers become one of this dtype, none: as described above. A number that the
+  // What is a tensor is returned as it is. Numbers become one of this dtype, nullopt: as described above. A number that the
   // dtype does not have (0.5 of int32) throws Error(dtype_mismatch).
   Tensor tensor(std::optional<DType> dtype = {}) const;
   std::source_location where() const { return where_; }
@@ -117,7 +117,7 @@ class TensorLike {
   std::source_location where_;
 };
 
-// The elements as a tensor of this dtype (none: that of the values) and, where it is given, of this shape, which a single
+// The elements as a tensor of this dtype (nullopt: that of the values) and, where it is given, of this shape, which a single
 // number fills. A tensor of another dtype is cast.
 Tensor constant(const TensorLike& value, std::optional<DType> dtype = {}, std::optional<Shape> shape = {});
 // The same, but a tensor of another dtype is an error, as in TensorFlow.

@@ -40,7 +40,7 @@ inline unsigned join_blocks(int64_t n) { return static_cast<unsigned>(ceil_div(n
 inline constexpr int kChunksPerThread = 17;
 inline constexpr int64_t kMostChunks = kChunksPerThread * 32;
 
-// Of chunks that left a value every `step` elements from `at` on: values[k] is that of chunk threadIdx.y + k * blockDim.y, 0
+// Reads what chunks left, a value every `step` elements from `at` on: values[k] is that of chunk threadIdx.y + k * blockDim.y, 0
 // behind the last.
 template <class C>
 __device__ void load_chunks(const C* at, int64_t step, int64_t chunks, C (&values)[kChunksPerThread]) {

@@ -81,7 +81,7 @@ using CudnnNotes = std::function<bool(std::span<const cudnnBackendNumericalNote_
 // choice depends on the problem alone.
 class CudnnGraph {
  public:
-  // None where cuDNN has no such algorithm. The operations may go when this returns.
+  // Null where cuDNN has no such algorithm. The operations may go when this returns.
   static std::unique_ptr<CudnnGraph> find(std::span<const CudnnDescriptor> operations,
                                           const CudnnNotes& acceptable);
   // The same for operations that cuDNN compiles, for half a second each: what it has made is kept for later processes, by

@@ -30,7 +30,7 @@ struct CudnnConvolution {
 // not round its operands, unless TF32 is allowed. Nothing is measured, so the choice depends on the problem alone.
 class CudnnPlan {
  public:
-  // None where cuDNN has no such algorithm.
+  // Null where cuDNN has no such algorithm.
   static std::unique_ptr<CudnnPlan> find(const CudnnConvolution& convolution, std::source_location where);
   ~CudnnPlan();
 

@@ -17,7 +17,7 @@ cudaKernel_t compiled_kernel(const std::string& source, const char* name);
 // The code alone, for a chip like "sm_90": works without one.
 std::string compile_to_code(const std::string& source, const std::string& chip);
 
-// Of the GPU that the calling thread is bound to.
+// Multiprocessors of the GPU that the calling thread is bound to.
 int multiprocessors();
 
 // Compiled when it is launched for the first time: the steps of a program that becomes one kernel never are. One launch at a time.

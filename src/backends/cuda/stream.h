@@ -35,7 +35,7 @@ class CudaStream final : public Stream {
   cudaStream_t handle_ = nullptr;
 };
 
-// Of a GPU's stream.
+// The CUDA handle of a GPU's stream.
 inline cudaStream_t cuda_stream(const Stream& stream) {
   return static_cast<const CudaStream&>(stream).handle();
 }

@@ -34,7 +34,7 @@ class BodyProgram {
   uint64_t hash() const { return hash_; }
   // Planned on first use, for the device or kind and the threads of the loop's or branch's own kernel.
   std::shared_ptr<const Plan> plan(const PlanOptions& options) const;
-  // Of all launches of one run.
+  // The cost of all launches of one run.
   Cost cost() const;
 
  private:

@@ -49,7 +49,7 @@ struct Step {
   int group = -1;  // of steps one behind the other that may run at the same time (launch_groups.h); -1: none
   std::string layer = {};  // whose weights it works with, as far as that can be told
 
-  // Of the numbers that it computes with.
+  // The dtype of the numbers that it computes with.
   DType dtype() const {
     const std::vector<OperandLayout>& operands = input_layouts.empty() ? output_layouts : input_layouts;
     return operands.empty() ? DType::float32 : operands[0].spec.dtype;
@@ -84,7 +84,7 @@ struct ArenaSize {
 };
 
 struct Plan {
-  // Of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
+  // The devices of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
   std::vector<Device*> devices;
   // In the order of execution: by phase, within it first those that run once per device.
   std::vector<Step> steps;

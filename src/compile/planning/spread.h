@@ -15,8 +15,8 @@ enum class Spread : uint8_t {
   blocks,  // a replica has a value of its own
 };
 
-// Of each of the graph's outputs, where a replica has `local_batch` examples; `same` for those that are not there. Throws
-// Error(failed_precondition) for blocks, unless they are allowed.
+// The spread of each of the graph's outputs, where a replica has `local_batch` examples; `same` for those that are
+// not there. Throws Error(failed_precondition) for blocks, unless they are allowed.
 std::vector<Spread> spreads_of_outputs(const Graph& graph, const Placement& placement, int64_t local_batch,
                                        bool allows_blocks);
 

@@ -75,7 +75,7 @@ class AllReduce {
   virtual void begin_step() {}
   virtual void end_step() {}
 
-  // Of the sums in front of `phase`: the marks of their buckets, for the launches of device d's last replica in the phase
+  // For the sums in front of `phase`: the marks of their buckets, for the launches of device d's last replica in the phase
   // before; and what the launches of `phase` wait for. The same in every step, or changed by begin_step() on devices that
   // capture nothing.
   virtual std::span<const PhaseSync::Mark> marks(int d, int phase) const = 0;

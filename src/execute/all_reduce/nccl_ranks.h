@@ -12,7 +12,7 @@ namespace lockstep::execute {
 
 class NcclRanks {
  public:
-  // Of the whole group: the devices of all its workers.
+  // Ranks of the whole group: the devices of all its workers.
   static int count(const ReplicaGroup& group);
   static int rank_of(const ReplicaGroup& group, size_t device);
 

@@ -98,7 +98,7 @@ class ProcessesAllReduce final : public AllReduce {
   std::vector<std::vector<void*>> results_;                         // by sum: of all devices and plans
   std::vector<std::vector<TreeNode>> worker_nodes_;                 // by process: what it sends
   std::vector<TreeNode> all_nodes_;                                 // of all processes
-  // Of the largest bucket.
+  // Buffers for the largest bucket.
   std::vector<char> sent_, received_, shares_;
   std::vector<uint16_t> rounded_;  // what is sent as bfloat16
   std::vector<const void*> addends_;

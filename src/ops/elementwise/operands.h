@@ -23,7 +23,7 @@ class Operands {
     }
   }
 
-  // Of the inputs as they are read over the outputs' shape, then of the outputs; in elements.
+  // Strides of the inputs as they are read over the outputs' shape, then of the outputs; in elements.
   std::span<const Strides> strides() const { return strides_; }
   std::span<const Strides> input_strides() const { return strides().first(inputs_); }
   std::span<const Strides> output_strides() const { return strides().subspan(inputs_); }

@@ -11,10 +11,10 @@
 
 namespace lockstep::cuda {
 
-// Of 16-bit floats without mask, bias or dropout; operands lie as [batch, rows, heads, columns].
+// Attention of 16-bit floats without mask, bias or dropout, by cuDNN; operands lie as [batch, rows, heads, columns].
 class CudnnAttention {
  public:
-  // None where cuDNN has no algorithm for it.
+  // Null where cuDNN has no algorithm for it.
   static std::unique_ptr<CudnnAttention> find(const AttentionProblem& problem, DType dtype);
 
   size_t workspace_bytes() const { return graph_->workspace_bytes(); }

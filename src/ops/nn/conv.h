@@ -14,7 +14,7 @@ extern const OpDef kConv2d, kConv2dBackpropInput, kConv2dBackpropFilter;
 extern const OpDef kConv3d, kConv3dBackpropInput, kConv3dBackpropFilter;
 
 enum class ConvDirection : uint8_t { forward, backprop_input, backprop_filter };
-// Of one of these ops.
+// The direction of one of these ops.
 ConvDirection conv_direction(const OpDef& op);
 
 struct ConvAttrs {

@@ -51,7 +51,7 @@ std::optional<Window> with_padding(Window window, const Shape& shape, const Dims
 
 // (batch, spatial dimensions..., channels)
 Shape image_shape(int64_t batch, const Dims& size, int64_t channels);
-// Of (batch, spatial dimensions..., channels).
+// The spatial dimensions of (batch, spatial dimensions..., channels).
 Dims image_size(const Shape& shape);
 // "(batch, height, width, channels)" for two spatial dimensions.
 std::string_view image_axes(int rank);

@@ -16,7 +16,7 @@ extern const OpDef kLayerNormGrad;
 // (x, gamma, rstd, dy) -> (dx, dgamma).
 extern const OpDef kRmsNorm, kRmsNormGrad;
 
-// Of all four.
+// Attributes of all four.
 struct LayerNormAttrs {
   double epsilon = 1e-3;
   bool addend = false;  // of gradients: the last input is added to that of x; made by the compiler

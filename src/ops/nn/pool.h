@@ -17,7 +17,7 @@ extern const OpDef kMaxPool2d, kMaxPool2dGrad, kMaxPool2dGather;
 // avg_pool2d(x) -> y and avg_pool2d_grad(dy) -> dx: linear, and each other's gradient.
 extern const OpDef kAvgPool2d, kAvgPool2dGrad;
 
-// Of all five. The window has no dilations.
+// Attributes of all five. The window has no dilations.
 struct PoolAttrs {
   Window window;
   bool operator==(const PoolAttrs&) const = default;

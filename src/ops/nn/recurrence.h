@@ -18,7 +18,7 @@ enum class RecurrentKind : uint8_t { simple, lstm, gru };
 
 struct RecurrenceOptions {
   Tensor bias = {};  // (3 units): of a gru alone, which has one
-  Tensor mask = {};  // (time, batch) booleans; none: all steps count
+  Tensor mask = {};  // (time, batch) booleans; undefined: all steps count
   bool reverse = false;
 };
 struct RecurrenceResult {
@@ -45,7 +45,7 @@ extern const OpDef kRecurrenceGrad;
 struct RecurrenceAttrs {
   RecurrentKind kind = RecurrentKind::simple;
   bool reverse = false, mask = false;
-  // Of the gradient: which results a gradient arrived at.
+  // Attributes of the gradient: which results a gradient arrived at.
   bool steps = false, last = false, cells = false, last_cell = false, kept = false;
 
   bool operator==(const RecurrenceAttrs&) const = default;
@@ -68,7 +68,7 @@ struct RecurrenceAttrs {
   int kept_output() const { return lstm() ? 4 : gru() ? 2 : -1; }
   int outputs() const { return lstm() ? 5 : gru() ? 3 : 2; }
 
-  // Of the gradient.
+  // Inputs of the gradient.
   int kept_input() const { return kept_parts() > 0 ? 3 : -1; }
   int dsteps_input() const { return steps ? inputs() : -1; }
   int dlast_input() const { return last ? inputs() + steps : -1; }

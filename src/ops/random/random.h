@@ -53,7 +53,7 @@ struct RandomSource {
   Tensor state, example;
   int64_t instance = 0, rows_per_example = 0;
 };
-// Moves the generator (none: the default one) on. `rows` of the first dimension belong to the batch's examples where
+// Moves the generator (null: the default one) on. `rows` of the first dimension belong to the batch's examples where
 // `per_example` says so.
 RandomSource random_source(const random::Generator* generator, int64_t rows, bool per_example,
                            std::source_location where);

@@ -14,7 +14,7 @@ struct RandomRows {
   __device__ uint64_t first_row() const { return static_cast<uint64_t>(*example * rows_per_example); }
 };
 
-// Of random_threshold: true where the upper 24 bits of a word are at least this.
+// The comparison of random_threshold: true where the upper 24 bits of a word are at least this.
 inline uint32_t threshold_bits(double threshold) {
   const double scaled = threshold * 0x1p24;
   const auto bits = static_cast<uint32_t>(scaled);

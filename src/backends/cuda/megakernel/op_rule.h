@@ -62,7 +62,7 @@ struct OpRule {
   bool (*read)(Op& op) = nullptr;
   const char* fold = nullptr;             // fold: the function, a type of the prelude
   void (*write)(OpCode& code) = nullptr;  // lines, elements
-  // Of ops that defer errors: throws one.
+  // For ops that defer errors: what throws one.
   std::function<void(const DeferredError&)> (*deferred_error)(const Op& op) = nullptr;
   unsigned whole = 0;                          // example: by input, whether it is the same for all examples
   int64_t (*scratch)(const Op& op) = nullptr;  // example: how many floats
