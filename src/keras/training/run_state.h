@@ -14,7 +14,8 @@ namespace lockstep::keras {
 
 // How far a worker has come. Every worker goes through the same places in the same order.
 struct Standing {
-  // How far an epoch is: about to begin; `batch` of its steps are made; all of them are, and `logs` are theirs.
+  // How far an epoch is: about to begin; `batch` of its steps are made; all of them are, and `logs` are
+  // theirs.
   enum class Stage : uint8_t { begins, steps, validation };
 
   bool begun = false;  // the callbacks know that training has begun
@@ -60,7 +61,7 @@ class PastFits {
  public:
   explicit PastFits(std::string bytes = {}) : bytes_(std::move(bytes)) {}
   void add(int fit, const History& history);
-  // None: nothing is known of that one. Without its time.
+  // Nullopt: nothing is known of that one. Without its time.
   std::optional<History> find(int fit) const;
   const std::string& bytes() const { return bytes_; }
 
