@@ -97,6 +97,19 @@ class Tensors(unittest.TestCase):
         else:
             self.fail("no error")
 
+    def test_advice_is_pythons(self):
+        v = tf.Variable(1.0)
+        with tf.GradientTape() as tape:
+            y = v * v
+        tape.gradient(y, v)
+        with self.assertRaisesRegex(RuntimeError, r"GradientTape\(persistent=True\)"):
+            tape.gradient(y, v)
+        from lockstep import _lockstep
+        for engine, python in (("f({.count = 2, .name = \"a\"}) or auto scope = strategy.scope();", "f(count=2, name=\"a\") or with strategy.scope():"),
+                               ("callbacks::TerminateOnNaN() and config.set_soft_device_placement(true)", "callbacks.TerminateOnNaN() and "
+                                "config.set_soft_device_placement(True)"), ("{1, 2} of std::x", "{1, 2} of std::x")):
+            self.assertEqual(_lockstep.as_python_writes(engine), python)
+
     def test_variables(self):
         v = tf.Variable([1.0, 2.0], name="v")
         v.assign_add([1, 1])
