@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <regex>
+#include <set>
 #include <tuple>
 #include <typeinfo>
 
@@ -213,6 +214,22 @@ std::function<TensorList(std::span<const Tensor>)> tensor_function(nb::handle fu
     const nb::object result = nb::borrow<nb::callable>(kept.get())(to_python(inputs));
     return tensors(result);
   };
+}
+
+// --- the end of the program ---------------------------------------------------------------------------------------------
+
+namespace {
+std::set<Stoppable*>& running() {
+  static std::set<Stoppable*> running;
+  return running;
+}
+}  // namespace
+
+Stoppable::Stoppable() { running().insert(this); }
+Stoppable::~Stoppable() { running().erase(this); }
+
+void stop_all() {
+  while (!running().empty()) (*running().extract(running().begin()).value()).stop();
 }
 
 // --- errors --------------------------------------------------------------------------------------------------------------

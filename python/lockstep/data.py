@@ -1,5 +1,6 @@
 """tf.data: where elements come from and what happens to them on the way."""
 
+import atexit
 import bisect
 import csv
 import enum
@@ -496,6 +497,7 @@ def _next(self):
     return _next_of_engine(self)
 
 
+atexit.register(_lockstep.stop_all)  # threads of pipelines may be in functions of Python
 _lockstep.Iterator.__next__, _lockstep.Iterator.get_next = _next, _next_of
 
 

@@ -235,6 +235,24 @@ for _ in range(200):
 """)
         self.assertIn("compute", printed)
 
+    def test_programs_end_while_data_is_prefetched(self):
+        for wraps in ("{}", "tf.distribute.MirroredStrategy(report=False).experimental_distribute_dataset({}.batch(2))"):
+            printed = self.run_script("""
+import time
+import tensorflow as tf
+def numbers():
+    number = 0
+    while True:
+        yield number
+        number += 1
+        time.sleep(0.1)
+data = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32)).prefetch(4)
+iterator = iter(""" + wraps.format("data") + """)
+next(iterator)
+print("read")
+""", "--no-report")
+            self.assertIn("read", printed)
+
     def test_interrupted(self):
         printed = self.run_script("""
 import os, signal, threading, time
