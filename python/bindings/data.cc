@@ -54,18 +54,24 @@ std::optional<uint64_t> seed_of(Any value) {
 }
 
 // An iterator's threads may be in functions of Python: it is made, asked and dropped without the GIL.
-class PythonIterator {
+class PythonIterator : public Stoppable {
  public:
   PythonIterator(const Dataset& dataset, std::source_location where)
       : iterator_(std::in_place, dataset, where) {}
+  void stop() override { iterator_.reset(); }
   nb::object next() {
+    if (!iterator_) throw nb::stop_iteration();
     Element element;
     const bool goes_on = released([&] { return iterator_->next(element); });
     check_signals();
     return goes_on ? to_python(element) : throw nb::stop_iteration();
   }
 
-  data::Iterator& iterator() { return *iterator_; }
+  data::Iterator& iterator() {
+    require(bool(iterator_), ErrorCode::failed_precondition, here(),
+            "the program ends: the iterator was stopped");
+    return *iterator_;
+  }
 
  private:
   Apart<data::Iterator> iterator_;
@@ -78,6 +84,7 @@ data::Iterator* iterator_of(nb::handle value) {
 }
 
 void bind_data(nb::module_& m) {
+  m.def("stop_all", stop_all);
   nb::class_<PythonIterator>(m, "Iterator")
       .def("__iter__", [](Any self) { return self; })
       .def("__next__", &PythonIterator::next);

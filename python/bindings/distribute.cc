@@ -70,14 +70,16 @@ nb::object batch(const DistributedElement& element) {
   return to_python(element.structure, [&](size_t leaf) { return nb::cast(element.flat[leaf]); });
 }
 
-class DistributedIterator {
+class DistributedIterator : public Stoppable {
  public:
   explicit DistributedIterator(const DistributedDataset& dataset) : dataset_(dataset) {}
-  DistributedIterator(DistributedIterator&&) = default;
-  ~DistributedIterator() {
+  ~DistributedIterator() override { DistributedIterator::stop(); }
+  void stop() override {
+    stopped_ = true;
     released([&] { iterator_.reset(); });
   }
   nb::object next() {
+    if (stopped_) throw nb::stop_iteration();
     const bool goes_on = released([&] {
       if (!iterator_)
         iterator_.emplace(dataset_.begin());
@@ -92,6 +94,7 @@ class DistributedIterator {
  private:
   DistributedDataset dataset_;
   std::optional<DistributedDataset::iterator> iterator_;
+  bool stopped_ = false;
 };
 
 }  // namespace

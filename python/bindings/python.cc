@@ -3,10 +3,14 @@
 #include <bit>
 #include <map>
 #include <mutex>
+#include <regex>
+#include <set>
 #include <tuple>
 #include <typeinfo>
 
 #include "lockstep/base/errors.h"
+#include "lockstep/base/log.h"
+#include "lockstep/base/terminal.h"
 #include "lockstep/ops/math.h"
 
 namespace lockstep::python {
@@ -212,6 +216,22 @@ std::function<TensorList(std::span<const Tensor>)> tensor_function(nb::handle fu
   };
 }
 
+// --- the end of the program ---------------------------------------------------------------------------------------------
+
+namespace {
+std::set<Stoppable*>& running() {
+  static std::set<Stoppable*> running;
+  return running;
+}
+}  // namespace
+
+Stoppable::Stoppable() { running().insert(this); }
+Stoppable::~Stoppable() { running().erase(this); }
+
+void stop_all() {
+  while (!running().empty()) (*running().extract(running().begin()).value()).stop();
+}
+
 // --- errors --------------------------------------------------------------------------------------------------------------
 
 namespace {
@@ -246,6 +266,55 @@ void set_python_error() noexcept {
   }
 }
 
+namespace {
+
+// The engine's advice as a Python program writes it: with strategy.scope(), callbacks.TerminateOnNaN(), name=value.
+std::string as_python_writes(std::string text) {
+  static const std::regex scope(R"(auto scope = strategy\.scope\(\);)");
+  static const std::regex names(
+      R"(\b(tf|activations|callbacks|config|data|debugging|distribute|keras|layers|losses|metrics|optimizers|random|utils)::(?=\w))");
+  static const std::regex options(R"(\{((?:\.\w+ = [^{},]+(?:, )?)+)\})");
+  static const std::regex option(R"(\.(\w+) = )");
+  static const std::regex truth(R"(([(=])(true|false)\b)");
+  text = std::regex_replace(text, scope, "with strategy.scope():");
+  text = std::regex_replace(text, names, "$1.");
+  std::string made;
+  std::smatch found;
+  for (; std::regex_search(text, found, options); text = found.suffix())
+    made += found.prefix().str() + std::regex_replace(found[1].str(), option, "$1=");
+  made += text;
+  for (std::smatch word; std::regex_search(made, word, truth);)
+    made.replace(static_cast<size_t>(word.position(2)), 1, word[2] == "true" ? "T" : "F");
+  return made;
+}
+
+// Without the GIL: a thread that waits for it while it logs would keep others that have it from logging.
+void log_in_python(const LogMessage& message) {
+  const std::string text = as_python_writes(std::string(message.text));
+  LogMessage told = message;
+  told.text = text;
+  terminal::write(render(told, false) + "\n", stderr);
+}
+
+// What fit() says goes where print() goes: into a notebook, or a file that somebody has put there, and in its order.
+bool show(std::string_view text) {
+  if (!Py_IsInitialized()) return false;
+  const nb::gil_scoped_acquire acquire;
+  const nb::handle out = PySys_GetObject("stdout");
+  if (!out.is_valid() || out.is_none()) return false;
+  try {
+    out.attr("write")(nb::str(text.data(), text.size()));
+    out.attr("flush")();
+    return true;
+  } catch (nb::python_error& error) {  // closed, or of another encoding
+    error.restore();
+    PyErr_Clear();
+    return false;
+  }
+}
+
+}  // namespace
+
 void bind_errors(nb::module_& m) {
   nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
     try {
@@ -257,9 +326,12 @@ void bind_errors(nb::module_& m) {
                       "an argument, or something in it, is not of the kind that is taken here");
     }
   });
+  m.def("as_python_writes", as_python_writes);
   m.def("introduce", [](nb::handle as_tensor, nb::handle dtypes, nb::handle as_dtype, nb::handle error,
                         std::string folder) {
     package() = {Kept(as_tensor), Kept(dtypes), Kept(as_dtype), Kept(error), Kept(), std::move(folder)};
+    terminal::set_output(show);
+    set_log_sink(log_in_python);
   });
   m.def("introduce_files", [](nb::handle saved) { package().saved = Kept(saved); });
 }

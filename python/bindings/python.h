@@ -81,15 +81,29 @@ class Apart {
   explicit Apart(std::in_place_t, Args&&... args)
       : value_(std::make_unique<T>(std::forward<Args>(args)...)) {}
   Apart(Apart&&) noexcept = default;
-  ~Apart() {
+  ~Apart() { reset(); }
+  void reset() {
     if (value_) released([&] { value_.reset(); });
   }
+  explicit operator bool() const { return value_ != nullptr; }
   T& operator*() const { return *value_; }
   T* operator->() const { return value_.get(); }
 
  private:
   std::unique_ptr<T> value_;
 };
+
+// What has threads that may be in functions of Python. They end before the interpreter does: one that asks for the GIL when that
+// is gone would end the process. Made, asked and destroyed with the GIL.
+class Stoppable {
+ public:
+  Stoppable();
+  Stoppable(const Stoppable&) = delete;
+  virtual ~Stoppable();
+  virtual void stop() = 0;
+};
+// All of them.
+void stop_all();
 
 // An exception of Python on its way through parts of the engine that know errors of its own only, such as the threads of a
 // dataset: raised again as it was.

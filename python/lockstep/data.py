@@ -1,8 +1,11 @@
 """tf.data: where elements come from and what happens to them on the way."""
 
+import atexit
 import bisect
+import csv
 import enum
 import glob
+import itertools
 import os
 
 import numpy as np
@@ -444,6 +447,10 @@ class _Windows:
             yield _of_elements(kept[::stride])
             kept = kept[shift:]
 
+    def take(self, count, name=None):
+        """The first windows."""
+        return itertools.islice(iter(self), int(count))
+
     def map(self, map_func, num_parallel_calls=None, deterministic=None, name=None):
         """What map_func makes of every window, where that is no dataset."""
         return Dataset.from_generator(lambda: (_element(_texts.called(map_func, window)) for window in self))
@@ -490,6 +497,7 @@ def _next(self):
     return _next_of_engine(self)
 
 
+atexit.register(_lockstep.stop_all)  # threads of pipelines may be in functions of Python
 _lockstep.Iterator.__next__, _lockstep.Iterator.get_next = _next, _next_of
 
 
@@ -540,8 +548,21 @@ def _specified(value, spec):
     return made
 
 
+def _default_of(fields, na_value):
+    """What an empty field of such a column is, in the dtype that all of its fields have."""
+    known = [field for field in fields if field not in ("", na_value)]
+    for kind, default in ((int, np.int32(0)), (float, np.float32(0.0))):
+        try:
+            numbers = [kind(field) for field in known]
+        except ValueError:
+            continue
+        return np.int64(0) if kind is int and any(abs(number) >= 2**31 for number in numbers) else default
+    return ""
+
+
 class experimental:
     """Names from before these were settled."""
+    Counter = Dataset.counter
     AUTOTUNE = AUTOTUNE
     AutoShardPolicy = AutoShardPolicy
     INFINITE_CARDINALITY = INFINITE_CARDINALITY
@@ -550,6 +571,59 @@ class experimental:
     @staticmethod
     def cardinality(dataset):
         return dataset.cardinality()
+
+    @staticmethod
+    def CsvDataset(filenames, record_defaults, compression_type=None, buffer_size=None, header=False, field_delim=",",  # noqa: N802
+                   use_quote_delim=True, na_value="", select_cols=None, exclude_cols=None):
+        """The rows of files with fields between commas, as tuples; each field of the dtype of its default."""
+        from . import io  # which stands on this module
+        if exclude_cols is not None:
+            raise NotImplementedError("CsvDataset: select_cols says which columns are read")
+
+        def rows(file):
+            lines = TextLineDataset(file).skip(1 if header else 0)  # noqa: F821: made by io
+            return lines.map(lambda line: tuple(io.decode_csv(line, record_defaults, field_delim, use_quote_delim, na_value, select_cols)))
+        files = _texts.Texts(filenames)
+        parts = [rows(file) for file in (files if files.ndim else [files])]
+        whole = parts[0]
+        for part in parts[1:]:
+            whole = whole.concatenate(part)
+        return whole
+
+    @staticmethod
+    def make_csv_dataset(file_pattern, batch_size, column_names=None, column_defaults=None, label_name=None, select_columns=None, field_delim=",",
+                         use_quote_delim=True, na_value="", header=True, num_epochs=None, shuffle=True, shuffle_buffer_size=10000, shuffle_seed=None,
+                         prefetch_buffer_size=None, num_parallel_reads=None, sloppy=False, num_rows_for_inference=100, compression_type=None,
+                         ignore_errors=False):
+        """Batches of the columns of files by their names, and of labels beside them. What a column is of follows from the first rows: whole
+        numbers, numbers or texts."""
+        patterns = [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else list(file_pattern)
+        files = sorted({path for pattern in patterns for path in glob.glob(os.fspath(pattern))})
+        if not files:
+            raise ValueError(f"make_csv_dataset: no file matches {', '.join(map(str, patterns))}")
+        quoting = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
+        with open(files[0], newline="", encoding="utf-8") as file:
+            first = list(itertools.islice(csv.reader(file, delimiter=field_delim, quoting=quoting), (num_rows_for_inference or 100) + 1))
+        if column_names is None:
+            if not header:
+                raise ValueError("make_csv_dataset: files without a header want column_names")
+            column_names = first[0]
+        chosen = list(range(len(column_names))) if select_columns is None else sorted(
+            column_names.index(column) if isinstance(column, str) else int(column) for column in select_columns)
+        names = [column_names[number] for number in chosen]
+        if label_name is not None and label_name not in names:
+            raise ValueError(f"make_csv_dataset: label_name {label_name!r} is none of the columns {', '.join(names)}")
+        if column_defaults is None:
+            column_defaults = [_default_of([row[number] for row in first[1 if header else 0:]], na_value) for number in chosen]
+        rows = experimental.CsvDataset(_texts.Texts(files), column_defaults, header=header, field_delim=field_delim, use_quote_delim=use_quote_delim,
+                                       na_value=na_value, select_cols=chosen)
+        if shuffle:
+            rows = rows.shuffle(shuffle_buffer_size, shuffle_seed)
+
+        def named(*fields):
+            columns = dict(zip(names, fields))
+            return columns if label_name is None else (columns, columns.pop(label_name))
+        return rows.repeat(num_epochs).batch(int(batch_size), drop_remainder=num_epochs is None).map(named)
 
     @staticmethod
     def assert_cardinality(expected_cardinality):

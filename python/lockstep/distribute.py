@@ -4,6 +4,7 @@ import enum
 
 from . import _lockstep, _tracing, data, nest
 from ._lockstep import Distributed as _Distributed
+from .function import untraced
 from .tensor import convert_to_tensor, is_tensor
 
 
@@ -127,6 +128,9 @@ class _Batches:
         raise NotImplementedError("get_next_as_optional: loop over the dataset, or use next() and StopIteration")
 
 
+untraced(DistributedDataset, _Batches)
+
+
 class _Scope:
     def __init__(self, strategy):
         self._strategy, self._context = strategy, strategy._handle.scope()
@@ -142,6 +146,11 @@ class _Scope:
 
 
 _scopes = []
+
+
+def _as_rows(numbers):
+    """A number of each replica as one row of each: the engine cuts batches."""
+    return _Distributed.of([_lockstep.ops.reshape(value, [1]) for value in numbers.values])
 
 
 class Strategy:
@@ -179,18 +188,19 @@ class Strategy:
         leaves = nest.flatten((args, kwargs))
         places = [i for i, leaf in enumerate(leaves) if isinstance(leaf, _Distributed) or is_tensor(leaf)]
         places = [i for i in places if not isinstance(leaves[i], _lockstep.Variable)]
+        scalars = {i for i in places if isinstance(leaves[i], _Distributed) and leaves[i].values[0].ndim == 0}
         result = []
 
         def body(tensors):
             values = list(leaves)
             for place, value in zip(places, tensors):
-                values[place] = value
+                values[place] = _lockstep.ops.reshape(value, []) if place in scalars else value
             own_args, own_kwargs = nest.pack_sequence_as((args, kwargs), values)
             with _tracing.Tracing():
                 returned = fn(*own_args, **own_kwargs)
             result[:] = [returned]
             return [convert_to_tensor(leaf) for leaf in nest.flatten(returned) if leaf is not None]
-        parts = iter(self._handle.run(body, [leaves[place] for place in places]))
+        parts = iter(self._handle.run(body, [_as_rows(leaves[place]) if place in scalars else leaves[place] for place in places]))
         returned = result[0]
         if not nest.is_nested(returned):
             return None if returned is None else self._as_given(next(parts))

@@ -4,7 +4,7 @@ Every error of the engine is an ``OpError``, which is a ``RuntimeError``; the ki
 that ``except ValueError`` catches what does not fit. Messages name the line of the program that they are about.
 """
 
-import re
+from . import _lockstep
 
 
 class OpError(RuntimeError):
@@ -87,14 +87,8 @@ _BY_CODE = {
 }
 
 
-def _in_python(message):
-    """The engine's advice as a Python program writes it."""
-    message = message.replace("auto scope = strategy.scope();", "with strategy.scope():")
-    return re.sub(r"\b(tf|config|data|distribute|keras|layers|losses|metrics|optimizers|utils)::(?=\w)", r"\1.", message)
-
-
 def _made(code, message):
-    message = _in_python(message)
+    message = _lockstep.as_python_writes(message)
     error = (AssertionFailedError if "\n  in assert " in message else _BY_CODE[code])(message)
     error.code = code
     return error

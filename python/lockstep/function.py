@@ -7,6 +7,7 @@ import weakref
 
 from . import _lockstep, _tracing, nest
 from ._lockstep import Tensor, Variable
+from ._texts import Texts
 from .tensor import TensorSpec, convert_to_tensor, is_tensor
 
 
@@ -214,8 +215,14 @@ def _skeleton(value):
     return _key(value)
 
 
-# What is read or cut for replicas outside of compiled programs: a function of these is called as it is written.
-_UNTRACED = (_lockstep.Iterator, _lockstep.Distributed)
+# What is read, cut for replicas or held outside of compiled programs: a function of these is called as it is written.
+_UNTRACED = (_lockstep.Iterator, _lockstep.Distributed, Texts)
+
+
+def untraced(*classes):
+    """Objects of these classes, too."""
+    global _UNTRACED
+    _UNTRACED += classes
 
 
 class Function:

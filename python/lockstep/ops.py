@@ -5,10 +5,10 @@ import collections
 
 import numpy as np
 
-from . import _lockstep, dtypes, errors, nest
+from . import _lockstep, _tracing, dtypes, errors, nest
 from ._lockstep import Tensor, Variable
 from ._texts import Texts
-from .tensor import TensorShape, convert_to_tensor, is_tensor
+from .tensor import TensorShape, convert_to_tensor, is_tensor, tensor_or_texts
 
 _ops = _lockstep.ops
 _bool, _range, _abs, _round, _pow, _slice = (builtins.bool, builtins.range, builtins.abs, builtins.round, builtins.pow,
@@ -366,6 +366,8 @@ def strided_slice(input_, begin, end, strides=None, name=None):
 
 def gather(params, indices, validate_indices=None, axis=None, batch_dims=0, name=None):
     """Rows along an axis, chosen by their numbers."""
+    if isinstance(params, Texts) and not batch_dims:
+        return Texts(np.take(np.asarray(params), np.asarray(convert_to_tensor(indices)), axis=axis or 0))
     axis = batch_dims if axis is None else _integer(axis, "axis")
     indices = convert_to_tensor(indices)
     return _ops.gather(params, _ops.cast(indices, dtypes.int32) if indices.dtype is dtypes.uint8 else indices, axis, batch_dims)
@@ -652,9 +654,7 @@ def stop_if_symbolic(x, what):
 
 def numpy_function(func=None, inp=None, Tout=None, stateful=True, name=None):
     """A function of arrays, called outside of traces: eagerly, or in dataset.map."""
-    def call(*inputs):
-        return _apply_python(func, [_known(value, "numpy_function") for value in inputs], Tout)
-    return call(*inp)
+    return _apply_python(func, [_outside_of_traces(value, "numpy_function") for value in inp], Tout)
 
 
 def py_function(func=None, inp=None, Tout=None, name=None):
@@ -663,8 +663,14 @@ def py_function(func=None, inp=None, Tout=None, name=None):
         made = lambda f: lambda *inputs: py_function(f, inputs, Tout)  # noqa: E731
         return made if func is None else made(func)
     for value in inp:
-        _known(value, "py_function")
-    return _apply_python(func, [value if isinstance(value, Texts) else convert_to_tensor(value) for value in inp], Tout)
+        _outside_of_traces(value, "py_function")
+    return _apply_python(func, [tensor_or_texts(value) for value in inp], Tout)
+
+
+def _outside_of_traces(value, what):
+    if is_tensor(value) and value.symbolic:
+        _tracing.refuse(f"{what}()")
+    return _known(tensor_or_texts(value), what)
 
 
 def _apply_python(func, inputs, types):

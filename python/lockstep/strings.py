@@ -106,6 +106,25 @@ def unicode_split(input, input_encoding, errors="replace", replacement_char=6553
     return _of_each(list, input)
 
 
+def unicode_decode(input, input_encoding, errors="replace", replacement_char=65533, replace_control_characters=False, name=None):
+    """The numbers of the characters: of one text a tensor, else a list of tensors."""
+    characters = unicode_split(input if isinstance(input, Texts) else Texts(input), input_encoding)
+    rows = [characters] if isinstance(characters, Texts) else characters
+    made = [_numbers([ord(part.decode() if isinstance(part, bytes) else part) for part in (row.numpy() if isinstance(row, Texts) else row)], np.int32)
+            for row in rows]
+    return made[0] if isinstance(characters, Texts) else made
+
+
+def unicode_encode(input, output_encoding, errors="replace", replacement_char=65533, name=None):
+    """Texts of the numbers of characters: of one row, or of several in a list."""
+    if output_encoding.upper() not in ("UTF-8", "UTF8"):
+        raise ValueError(f"unicode_encode: texts are bytes in UTF-8, received {output_encoding!r}")
+    several = isinstance(input, (list, tuple)) and input and not np.isscalar(input[0])
+    rows = [np.asarray(row) for row in input] if several else np.asarray(convert_to_tensor(input))
+    made = ["".join(map(chr, row.tolist())) for row in (rows if several or rows.ndim > 1 else [rows])]
+    return Texts(made) if several or rows.ndim > 1 else Texts(made[0])
+
+
 def bytes_split(input, name=None):
     """The bytes of each."""
     if isinstance(input, Texts):

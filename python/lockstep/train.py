@@ -27,36 +27,55 @@ def _trackable(value):
 
 
 class Checkpoint:
-    """Named objects whose state is saved and put back: ``Checkpoint(optimizer=optimizer, model=model)``."""
+    """Named objects whose state is saved and put back: ``Checkpoint(optimizer=optimizer, model=model)``, or attributes that are set before it is
+    first used."""
+
+    _made = None
 
     def __init__(self, root=None, **kwargs):
         if root is not None:
             kwargs = {"root": root, **kwargs}
-        self.__dict__.update(kwargs)
-        self._objects = kwargs
-        self._handle = _lockstep.Checkpoint([(name, _trackable(value)) for name, value in kwargs.items()])
+        for name, value in kwargs.items():
+            setattr(self, name, value)
+
+    def __setattr__(self, name, value):
+        _trackable(value)  # which says what is none
+        if self._made is not None and self.__dict__.get(name) is not value:
+            raise AttributeError(f"checkpoint.{name}: what a checkpoint holds is said before it is first saved or restored")
+        object.__setattr__(self, name, value)
+
+    @property
+    def _objects(self):
+        return {name: value for name, value in vars(self).items() if name != "_made"}
+
+    @property
+    def _engine(self):
+        if self._made is None:
+            made = _lockstep.Checkpoint([(name, _trackable(value)) for name, value in self._objects.items()])
+            object.__setattr__(self, "_made", made)
+        return self._made
 
     def save(self, file_prefix, options=None):
         """Saves as PREFIX-1, PREFIX-2, ...; returns the path. It is written while the program goes on."""
-        return self._handle.save(os.fspath(file_prefix))
+        return self._engine.save(os.fspath(file_prefix))
 
     def write(self, file_prefix, options=None):
         """Saves under exactly this name."""
-        return self._handle.write(os.fspath(file_prefix))
+        return self._engine.write(os.fspath(file_prefix))
 
     def restore(self, save_path, options=None):
         """Puts the values back; None does nothing."""
-        return self._handle.restore(None if save_path is None else os.fspath(save_path))
+        return self._engine.restore(None if save_path is None else os.fspath(save_path))
 
     read = restore
 
     def wait(self):
         """Until the last save is on the disk. Lockstep's own."""
-        self._handle.wait()
+        self._engine.wait()
 
     @property
     def save_counter(self):
-        return self._handle.save_counter
+        return self._engine.save_counter
 
 
 class CheckpointManager:
@@ -66,7 +85,7 @@ class CheckpointManager:
                  step_counter=None, checkpoint_interval=None, init_fn=None):
         counter = None if step_counter is None else (lambda: int(step_counter))
         self.checkpoint = checkpoint
-        self._handle = _lockstep.CheckpointManager(checkpoint._handle, os.fspath(directory), max_to_keep or 0,
+        self._handle = _lockstep.CheckpointManager(checkpoint._engine, os.fspath(directory), max_to_keep or 0,
                                                    float(keep_checkpoint_every_n_hours or 0), checkpoint_name,
                                                    checkpoint_interval or 0, counter, init_fn)
 
@@ -203,8 +222,26 @@ class Feature:
         """Which of the three it has, of the group "kind"."""
         return {"bytes": "bytes_list", "floats": "float_list", "ints": "int64_list"}.get(self._values._kind if self._values is not None else None)
 
+    def SerializeToString(self):  # noqa: N802: the name of protocol buffers
+        """As bytes."""
+        whole = Example(Features({"f": self})).SerializeToString()
+        for _ in range(2):  # an example has features, which have entries
+            whole = _message(whole)[1]
+        rest = whole[_message(whole)[2]:]  # behind the name
+        return _message(rest)[1]
+
     def __repr__(self):
         return f"Feature({self._values!r})"
+
+
+def _message(text):
+    """(tag, contents, length of both) of what a message of protocol buffers begins with."""
+    size, shift, at = 0, 0, 1
+    while True:
+        size |= (text[at] & 0x7f) << shift
+        at, shift = at + 1, shift + 7
+        if text[at - 1] < 0x80:
+            return text[0], text[at:at + size], at + size
 
 
 class Features:

@@ -26,6 +26,22 @@ class Variable {
   std::optional<std::string> old_;
 };
 
+TEST(Terminal, SomebodyElseMayShowWhatIsWritten) {
+  static std::string shown;
+  static bool takes = true;
+  set_output([](std::string_view text) {
+    shown += text;
+    return takes;
+  });
+  EXPECT_TRUE(write("first"));
+  EXPECT_TRUE(write("", stderr));  // which is nobody else's
+  takes = false;
+  EXPECT_TRUE(write(""));
+  set_output(nullptr);
+  EXPECT_TRUE(write(""));
+  EXPECT_EQ(shown, "first");
+}
+
 TEST(Terminal, WidthCountsCharactersAndNoColours) {
   EXPECT_EQ(width("abc"), 3);
   EXPECT_EQ(width("━━"), 2);

@@ -100,6 +100,17 @@ class StrategiesOwnProcess(unittest.TestCase):
             with self.assertRaisesRegex(Exception, "is done once"):
                 strategy.run(lambda: next(iterator))
 
+            @tf.function
+            def looped(iterator):
+                made = 0.0
+                for _ in tf.range(3):
+                    made += strategy.reduce("SUM", strategy.run(step, args=(next(iterator),)), axis=None)
+                return made
+            self.assertEqual(float(looped(iter(batches))), 66.0)
+            numbers = strategy.experimental_distribute_values_from_function(lambda context: tf.constant(float(context.replica_id_in_sync_group)))
+            twice = strategy.run(lambda x: x * 2, args=(numbers,))
+            self.assertEqual([float(x) for x in strategy.experimental_local_results(twice)], [2.0 * r for r in range(strategy.num_replicas_in_sync)])
+
     def test_own_train_step_runs_on_all_devices(self):
         class Own(keras.Model):
             def train_step(self, data):
@@ -223,6 +234,24 @@ for _ in range(200):
     step(tf.ones((64, 64)))
 """)
         self.assertIn("compute", printed)
+
+    def test_programs_end_while_data_is_prefetched(self):
+        for wraps in ("{}", "tf.distribute.MirroredStrategy(report=False).experimental_distribute_dataset({}.batch(2))"):
+            printed = self.run_script("""
+import time
+import tensorflow as tf
+def numbers():
+    number = 0
+    while True:
+        yield number
+        number += 1
+        time.sleep(0.1)
+data = tf.data.Dataset.from_generator(numbers, output_signature=tf.TensorSpec((), tf.int32)).prefetch(4)
+iterator = iter(""" + wraps.format("data") + """)
+next(iterator)
+print("read")
+""", "--no-report")
+            self.assertIn("read", printed)
 
     def test_interrupted(self):
         printed = self.run_script("""

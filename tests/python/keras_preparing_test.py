@@ -331,6 +331,11 @@ class DatasetsOfTexts(unittest.TestCase):
         self.assertEqual(strings.reduce_join(tf.constant(["a", "b"])).numpy(), b"ab")
         self.assertEqual(strings.join([texts, "x"], " ").numpy().tolist(), ["né x".encode(), b"abc x"])
         self.assertEqual(strings.split(tf.constant("a/b/c"), "/")[-2].numpy(), b"b")
+        self.assertEqual(strings.unicode_decode("né", "UTF-8").numpy().tolist(), [110, 233])
+        self.assertEqual([row.numpy().tolist() for row in strings.unicode_decode(["a", "bc"], "UTF-8")], [[97], [98, 99]])
+        self.assertEqual(strings.unicode_encode([110, 233], "UTF-8").numpy(), "né".encode())
+        self.assertEqual(strings.unicode_encode([[97], [98, 99]], "UTF-8").numpy().tolist(), [b"a", b"bc"])
+        self.assertEqual(tf.gather(texts, [[1, 0]]).numpy().tolist(), [[b"abc", "né".encode()]])
         with self.assertRaisesRegex(ValueError, "UTF-8"):
             strings.unicode_split(texts, "UTF-16-BE")
 

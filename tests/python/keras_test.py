@@ -1,6 +1,8 @@
 """Models, layers, losses, metrics, optimizers, callbacks."""
 
+import contextlib
 import inspect
+import io
 import os
 import tempfile
 import unittest
@@ -452,6 +454,28 @@ class Optimizers(unittest.TestCase):
         for _ in range(2):
             optimizer.apply_gradients([(tf.constant([-1.0]), v)])
         self.assertAlmostEqual(float(v[0]), 1.5, places=5)
+
+
+class Output(unittest.TestCase):
+    def test_goes_where_print_goes(self):
+        x, y = numbers(32)
+        model = classifier()
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            print("before")
+            model.fit(x, y, epochs=2, batch_size=16, verbose=2)
+            print("between")
+            model.evaluate(x, y)
+        lines = shown.getvalue().splitlines()
+        self.assertEqual([lines[place] for place in (0, 1, 3, 5)], ["before", "Epoch 1/2", "Epoch 2/2", "between"])
+        self.assertIn("loss: ", lines[2])
+        self.assertIn("1/1", lines[6])
+
+        class Closed:
+            def write(self, text):
+                raise OSError("closed")
+        with contextlib.redirect_stdout(Closed()):
+            model.fit(x, y, verbose=2)
 
 
 class Callbacks(unittest.TestCase):

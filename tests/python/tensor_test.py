@@ -97,6 +97,19 @@ class Tensors(unittest.TestCase):
         else:
             self.fail("no error")
 
+    def test_advice_is_pythons(self):
+        v = tf.Variable(1.0)
+        with tf.GradientTape() as tape:
+            y = v * v
+        tape.gradient(y, v)
+        with self.assertRaisesRegex(RuntimeError, r"GradientTape\(persistent=True\)"):
+            tape.gradient(y, v)
+        from lockstep import _lockstep
+        for engine, python in (("f({.count = 2, .name = \"a\"}) or auto scope = strategy.scope();", "f(count=2, name=\"a\") or with strategy.scope():"),
+                               ("callbacks::TerminateOnNaN() and config.set_soft_device_placement(true)", "callbacks.TerminateOnNaN() and "
+                                "config.set_soft_device_placement(True)"), ("{1, 2} of std::x", "{1, 2} of std::x")):
+            self.assertEqual(_lockstep.as_python_writes(engine), python)
+
     def test_variables(self):
         v = tf.Variable([1.0, 2.0], name="v")
         v.assign_add([1, 1])
@@ -269,6 +282,21 @@ class Functions(unittest.TestCase):
         texts = tf.function(lambda: sum(len(text.numpy()) for text in tf.data.Dataset.from_tensor_slices(["a", "bc"])))
         self.assertEqual(texts(), 3)
 
+    def test_python_inside_is_called_whenever_they_are(self):
+        called = []
+
+        @tf.py_function(Tout=tf.float32)
+        def doubled(x):
+            called.append(float(x))
+            return x * 2
+        f = tf.function(lambda x: doubled(x) + 1)
+        self.assertEqual([float(f(tf.constant(x))) for x in (1.0, 2.0)], [3.0, 5.0])
+        self.assertEqual(called, [1.0, 2.0])
+        g = tf.function(lambda x: tf.numpy_function(lambda array: array[::-1].copy(), [x], tf.int32))
+        self.assertEqual(g(tf.constant([1, 2])).numpy().tolist(), [2, 1])
+        self.assertEqual(tf.py_function(lambda text, number: text + str(int(number)), [b"a", True], tf.string).numpy(), b"a1")
+        self.assertEqual(tf.function(lambda text: tf.strings.upper(text) + text)(tf.constant("a")).numpy(), b"Aa")
+
     def test_errors_inside_are_pythons_own(self):
         @tf.function
         def broken(x):
@@ -406,6 +434,23 @@ class Tutorials(unittest.TestCase):
         self.assertEqual(grown.write(1, [1.0, 2.0]).stack().numpy().tolist(), [[0, 0], [1, 2]])
         with self.assertRaises(IndexError):
             tf.TensorArray(tf.float32, size=1).write(1, 0.0)
+
+    def test_attributes_of_checkpoints(self):
+        with tempfile.TemporaryDirectory() as folder:
+            checkpoint = tf.train.Checkpoint()
+            checkpoint.one = tf.Variable(1.0)
+            checkpoint.several = [tf.Variable(2.0)]
+            checkpoint.inner = tf.train.Checkpoint(three=tf.Variable(3.0))
+            path = checkpoint.save(os.path.join(folder, "ckpt"))
+            for variable in (checkpoint.one, checkpoint.several[0], checkpoint.inner.three):
+                variable.assign(0.0)
+            checkpoint.restore(path)
+            self.assertEqual([float(v) for v in (checkpoint.one, checkpoint.several[0], checkpoint.inner.three)], [1.0, 2.0, 3.0])
+            checkpoint.one = checkpoint.one
+            with self.assertRaisesRegex(AttributeError, "before it is first saved"):
+                checkpoint.late = tf.Variable(1.0)
+            with self.assertRaisesRegex(TypeError, "a checkpoint holds"):
+                tf.train.Checkpoint().note = "text"
 
     def test_generators_and_iterators_in_checkpoints(self):
         with tempfile.TemporaryDirectory() as folder:

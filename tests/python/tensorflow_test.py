@@ -236,6 +236,7 @@ class Pipelines(unittest.TestCase):
         self.assertEqual(windows(2, shift=1), [[0, 1], [1, 2], [2, 3], [3, 4], [4]])
         self.assertEqual(windows(2, stride=2), [[0, 2], [2, 4], [4]])
         self.assertEqual(windows(1, shift=3), [[0], [3]])
+        self.assertEqual([rows(window) for window in Data.range(9).window(2).take(2)], [[0, 1], [2, 3]])
         sums = Data.range(5).window(2).map(lambda window: window.reduce(np.int64(0), lambda total, x: total + x))
         self.assertEqual(rows(sums), [1, 5, 4])
 
@@ -256,6 +257,26 @@ class Pipelines(unittest.TestCase):
         options.experimental_optimization.map_parallelization = True
         options.experimental_threading.private_threadpool_size = 2
         self.assertEqual(rows(Data.range(2).with_options(options)), [0, 1])
+
+    def test_rows_of_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "a.csv")
+            with open(path, "w") as file:
+                file.write('name,size,weight\na,1,0.5\n"b, c",,1.5\nd,3,2\n')
+            made = tf.data.experimental.make_csv_dataset(path, 2, label_name="weight", shuffle=False, num_epochs=1)
+            self.assertEqual([({key: value.numpy().tolist() for key, value in columns.items()}, weights.numpy().tolist()) for columns, weights in made],
+                             [({"name": [b"a", b"b, c"], "size": [1, 0]}, [0.5, 1.5]), ({"name": [b"d"], "size": [3]}, [2.0])])
+            numbers = tf.data.experimental.make_csv_dataset(os.path.join(folder, "*.csv"), 3, select_columns=["size", "weight"], shuffle_seed=1)
+            self.assertIsInstance(numbers, Data)
+            first = next(iter(numbers))
+            self.assertEqual((first["size"].dtype, sorted(first["weight"].numpy().tolist())), (tf.int32, [0.5, 1.5, 2.0]))
+            rows_of = tf.data.experimental.CsvDataset([path, path], ["", tf.float32], header=True, select_cols=[0, 2])
+            self.assertEqual([(name.numpy(), float(weight)) for name, weight in rows_of], [(b"a", 0.5), (b"b, c", 1.5), (b"d", 2.0)] * 2)
+            for wrong in ({"label_name": "none"}, {"header": False}):
+                with self.assertRaisesRegex(ValueError, "make_csv_dataset"):
+                    tf.data.experimental.make_csv_dataset(path, 2, **wrong)
+            with self.assertRaisesRegex(ValueError, "no file matches"):
+                tf.data.experimental.make_csv_dataset(os.path.join(folder, "*.txt"), 2)
 
     def test_models_take_no_texts(self):
         model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
@@ -279,6 +300,8 @@ class Records(unittest.TestCase):
                     "word": t.Feature(bytes_list=t.BytesList(value=[f"w{number}".encode()])),
                     "many": t.Feature(int64_list=t.Int64List(value=range(number)))})).SerializeToString())
         data = tf.data.TFRecordDataset(self.path)
+        feature = t.Feature(bytes_list=t.BytesList(value=[b"x" * 200]))
+        self.assertEqual(feature.SerializeToString(), b"\n\xcb\x01\n\xc8\x01" + b"x" * 200)  # as protocol buffers write it
         known = t.Example.FromString(next(iter(data)))
         self.assertEqual((known.features.feature["pair"].float_list.value, known.features.feature["pair"].WhichOneof("kind")), ([0.5, 0.0], "float_list"))
         spec = {"number": tf.io.FixedLenFeature([], tf.int64), "pair": tf.io.FixedLenFeature([2], tf.float32),

@@ -218,7 +218,7 @@ def serialize_keras_object(obj):
     if isinstance(obj, bytes):
         return {"class_name": "__bytes__", "config": {"value": obj.decode("utf-8")}}
     if isinstance(obj, slice):
-        return {"class_name": "__slice__", "config": {"start": obj.start, "stop": obj.stop, "step": obj.step}}
+        return {"class_name": "__slice__", "config": {name: serialize_keras_object(getattr(obj, name)) for name in ("start", "stop", "step")}}
     if obj is Ellipsis:
         return {"class_name": "__ellipsis__", "config": {}}
     if isinstance(obj, dtypes.DType):
@@ -266,7 +266,7 @@ def _revived(config):
     if name == "__bytes__":
         return inner["value"].encode("utf-8")
     if name == "__slice__":
-        return slice(inner["start"], inner["stop"], inner["step"])
+        return slice(*(_revived(inner[name]) for name in ("start", "stop", "step")))
     if name == "__ellipsis__":
         return Ellipsis
     if name == "__numpy__":
@@ -276,6 +276,8 @@ def _revived(config):
     if name == "__lambda__":
         return _lambdas.read(*_revived(inner["value"]) if "value" in inner else (_revived(inner[part]) for part in ("code", "defaults", "closure")))
     if name == "function":
+        if not isinstance(inner, str):
+            raise TypeError(f"a function is known by its name. Expected 'config' to be a non-null string, received {inner!r}")
         return known(inner) or _module_function(config)
     found = known(config.get("registered_name") or name)
     if found is None:
@@ -385,7 +387,7 @@ def model_from_json(json_string, custom_objects=None):
 
 def model_from_config(config, custom_objects=None):
     """The same, of the dictionary."""
-    return model_from_json(json.dumps(config), custom_objects)
+    return model_from_json(json.dumps(serialize_keras_object(config)), custom_objects)
 
 
 def save_weights(model, filepath, overwrite=True, max_shard_size=None, **kwargs):
