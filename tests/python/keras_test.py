@@ -352,6 +352,34 @@ class Layers(unittest.TestCase):
             model(np.ones((2, 3), np.float32))
 
 
+    def test_cells(self):
+        generator = np.random.default_rng(3)
+        x = generator.normal(size=(2, 4, 3)).astype(np.float32)
+        for kind, size in (("LSTMCell", [2, 2]), ("GRUCell", 2), ("SimpleRNNCell", 2)):
+            cell = getattr(keras.layers, kind)(2)
+            self.assertEqual(cell.state_size, size)
+            layer = keras.layers.RNN(cell, return_sequences=True, return_state=True)
+            wanted, *last = layer(x)
+            states = cell.get_initial_state(batch_size=2)
+            for step in range(4):  # the cell, step by step, does what the layer does
+                made, states = cell(x[:, step], states=states)
+                np.testing.assert_allclose(made.numpy(), wanted[:, step].numpy(), rtol=1e-5, atol=1e-6)
+            self.assertIsInstance(states, list)
+            for one, other in zip(states, last):
+                np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-5, atol=1e-6)
+        single = keras.layers.GRUCell(2)
+        made, state = single(x[:, 0], tf.zeros((2, 2)))
+        np.testing.assert_array_equal(made.numpy(), state.numpy())
+        stack = keras.layers.StackedRNNCells([keras.layers.LSTMCell(2), keras.layers.GRUCell(3)])
+        self.assertEqual(stack.state_size, [[2, 2], 3])
+        made, states = stack(x[:, 0])
+        self.assertEqual((made.shape, [[one.shape for one in part] if isinstance(part, list) else part.shape for part in states]), ((2, 3), [[(2, 2), (2, 2)], (2, 3)]))
+        self.assertEqual([one.shape for one in keras.layers.LSTM(5).get_initial_state(2)], [(2, 5), (2, 5)])
+        inputs, before = keras.Input((3,)), keras.Input((2,))
+        cell = keras.layers.GRUCell(2)
+        model = keras.Model([inputs, before], cell(inputs, [before])[0])
+        np.testing.assert_allclose(model.predict([x[:, 0], x[:, 1, :2]], verbose=0), cell(x[:, 0], [x[:, 1, :2]])[0].numpy(), rtol=1e-5)
+
     def test_weights_that_are_there_already(self):
         rows = np.arange(12, dtype=np.float32).reshape(4, 3)
         ids = np.array([[1, 2]])

@@ -5,10 +5,45 @@ are the engine's, the engine's RNN is made; else the one here, whose steps are o
 """
 
 from .. import _lockstep, nest
+from .._lockstep import KerasTensor
 from ..ops import _sizes
 from ..tensor import convert_to_tensor
 from . import saving
-from ._layer import Layer
+from ._layer import Layer, wrapped
+
+
+class OfCell(Layer):
+    """A cell of the engine's: cell(inputs, states) gives the output and the states after it."""
+
+    @property
+    def state_size(self):
+        """The sizes of its states: of several cells a list for each."""
+        inside = [wrapped(handle) for handle in self._handle.layers()]
+        if inside:
+            return [cell.state_size for cell in inside]
+        return [self.units, self.units] if self._handle.class_name == "LSTMCell" else self.units
+
+    def get_initial_state(self, batch_size=None):
+        """Zeros for so many examples."""
+        size = self.state_size
+        zeros = nest.map_structure(lambda one: _lockstep.ops.full([int(batch_size), one], 0.0, self.compute_dtype), size)
+        return zeros if isinstance(size, list) else [zeros]
+
+    def __call__(self, inputs, states=None, training=None, **kwargs):
+        states = self.get_initial_state(inputs.shape[0]) if states is None else states
+        x, *before = [leaf if isinstance(leaf, KerasTensor) else convert_to_tensor(leaf) for leaf in (inputs, *nest.flatten(states))]
+        options = {"initial_state": before, **({} if training is None else {"training": bool(training)})}
+        made = self._drawn([x], self._handle.apply_symbolic([x], options)) if isinstance(x, KerasTensor) else self._handle.apply([x], options)
+        after = list(made)[1:]
+        return made[0], nest.pack_sequence_as(states, after) if nest.is_nested(states) else after[0]
+
+
+class OfCells(Layer):
+    """A recurrent layer of the engine's."""
+
+    def get_initial_state(self, batch_size):
+        """Zeros for so many examples: a list of the states."""
+        return self.cell.get_initial_state(batch_size)
 
 
 def _is_of_engine(cell):

@@ -135,7 +135,9 @@ _engine_classes = classes("layer", Layer, __name__, first=lambda name: _FIRST.ge
                                "HashedCrossing"),
                          bases={"IntegerLookup": _preprocessing.OfIntegers, "Discretization": _preprocessing.OfBins,
                                 "CategoryEncoding": _preprocessing.OfCategories,
-                                "Normalization": _preprocessing.OfStatistics})
+                                "Normalization": _preprocessing.OfStatistics,
+                                **dict.fromkeys(("LSTMCell", "GRUCell", "SimpleRNNCell", "StackedRNNCells"), _recurrent.OfCell),
+                                **dict.fromkeys(("LSTM", "GRU", "SimpleRNN", "RNN"), _recurrent.OfCells)})
 globals().update(_engine_classes)
 
 
