@@ -489,6 +489,23 @@ def _next_of(iterator):
         raise errors.OutOfRangeError("the dataset has no more elements") from None
 
 
+class Optional:
+    """An element, or the end."""
+
+    def __init__(self, iterator):
+        self._elements = list(itertools.islice(iterator, 1))
+
+    def has_value(self, name=None):
+        """Whether there is one."""
+        return convert_to_tensor(bool(self._elements))
+
+    def get_value(self, name=None):
+        """The element."""
+        if not self._elements:
+            raise errors.InvalidArgumentError("get_value: the dataset had no more elements; has_value() says so")
+        return self._elements[0]
+
+
 _next_of_engine = _lockstep.Iterator.__next__
 
 
@@ -499,6 +516,7 @@ def _next(self):
 
 atexit.register(_lockstep.stop_all)  # threads of pipelines may be in functions of Python
 _lockstep.Iterator.__next__, _lockstep.Iterator.get_next = _next, _next_of
+_lockstep.Iterator.get_next_as_optional = lambda self: Optional(self)
 
 
 def _part(dataset, position):

@@ -125,7 +125,8 @@ class _Batches:
         return next(self)
 
     def get_next_as_optional(self):
-        raise NotImplementedError("get_next_as_optional: loop over the dataset, or use next() and StopIteration")
+        """The next batch, or that there is none."""
+        return data.Optional(self)
 
 
 untraced(DistributedDataset, _Batches)

@@ -291,8 +291,8 @@ class Function:
         return sum(trace.engine.traces for trace in self._traces.values())
 
     def get_concrete_function(self, *args, **kwargs):
-        """The function; a program is compiled when it is called."""
-        return self
+        """The function of tensors alone, with everything else as it is here; a program is compiled when it is called."""
+        return _Concrete(self, args, kwargs) if args or kwargs else self
 
     def explain(self, *args, **kwargs):
         """The launches of the program for these arguments, for people."""
@@ -305,6 +305,28 @@ class Function:
 
     def __repr__(self):
         return f"<tf.function {self._name}{inspect.signature(self.python_function)}>"
+
+
+class _Concrete:
+    """A function whose arguments that are no tensors are known."""
+
+    def __init__(self, function, args, kwargs):
+        self._function, self._args = function, args
+        self._kwargs = {name: value for name, value in kwargs.items() if not _is_open(value)}
+
+    def __call__(self, *args, **kwargs):
+        if len(args) < len(self._args):  # the tensors among them
+            given = iter(args)
+            args = [next(given, value) if _is_open(value) else value for value in self._args]
+        return self._function(*args, **{**self._kwargs, **kwargs})
+
+    def __getattr__(self, name):
+        return getattr(self._function, name)
+
+
+def _is_open(value):
+    """Whether it stands for a tensor that a call gives."""
+    return isinstance(value, TensorSpec) or _is_leaf_tensor(value)
 
 
 def _as_specified(value, spec):

@@ -116,6 +116,13 @@ class OpsOfValues(unittest.TestCase):
         self.assertEqual(tuple(keras.ops.view(of_model, "uint8").shape), (None, 16))
         self.assertEqual(tuple(keras.ops.bincount(of_model).shape), (None, None))
         self.assertEqual(tuple(keras.ops.size(of_model).shape), ())
+        scores, lengths = keras.Input((5, 3)), keras.Input((), dtype="int32")
+        for strategy, paths in (("beam_search", 2), ("greedy", 1)):
+            labels, worth = keras.ops.ctc_decode(scores, lengths, strategy=strategy, top_paths=paths)
+            self.assertEqual((tuple(labels.shape), tuple(worth.shape)), ((paths, None, 5), (None, paths)))
+        given = [np.random.default_rng(1).normal(size=(2, 5, 3)).astype(np.float32), np.array([5, 4], np.int32)]
+        decoded = keras.Model([scores, lengths], labels[0])
+        np.testing.assert_array_equal(decoded.predict(given, verbose=0), keras.ops.ctc_decode(*given)[0][0].numpy())
 
     def test_rounding_unique_counts_and_medians(self):
         ops = keras.ops

@@ -352,6 +352,36 @@ class Layers(unittest.TestCase):
             model(np.ones((2, 3), np.float32))
 
 
+    def test_convolutions_whose_product_is_changed(self):
+        x = np.random.default_rng(2).normal(size=(2, 7, 7, 3)).astype(np.float32)
+
+        class Halved(keras.layers.Conv2D):
+            def convolution_op(self, inputs, kernel):
+                return super().convolution_op(inputs, kernel * 0.5)
+
+        class Called(keras.layers.Conv2D):
+            def call(self, inputs):
+                return self.activation(self.convolution_op(inputs, 2.0 * self.kernel) + self.bias)
+        settings = {"filters": 4, "kernel_size": 3, "strides": 2, "padding": "same", "activation": "relu"}
+        plain = keras.layers.Conv2D(**settings)
+        plain(x)
+        weights = [plain.get_weights()[0], np.full(4, 0.3, np.float32)]
+        plain.set_weights(weights)
+        for cls, factor in ((Halved, 0.5), (Called, 2.0)):
+            layer = cls(**settings)
+            layer(x)
+            layer.set_weights([weights[0] / factor, weights[1]])
+            np.testing.assert_allclose(layer(x).numpy(), plain(x).numpy(), rtol=1e-4, atol=1e-5)
+        model = keras.Sequential([keras.layers.Input((7, 7, 3)), Halved(**settings), keras.layers.GlobalAveragePooling2D()])
+        model.compile("sgd", "mse")
+        before = model.get_weights()[0].copy()
+        model.fit(x, np.ones((2, 4)), verbose=0)
+        self.assertFalse(np.array_equal(before, model.get_weights()[0]))
+        causal = keras.layers.Conv1D(2, 3, padding="causal", dilation_rate=2, use_bias=False)
+        series = x[:, :, 0]
+        np.testing.assert_allclose(causal.convolution_op(series, tf.convert_to_tensor((causal(series), causal.kernel)[1])).numpy(), causal(series).numpy(),
+                                   rtol=1e-4, atol=1e-5)
+
     def test_cells(self):
         generator = np.random.default_rng(3)
         x = generator.normal(size=(2, 4, 3)).astype(np.float32)

@@ -282,6 +282,19 @@ class Functions(unittest.TestCase):
         texts = tf.function(lambda: sum(len(text.numpy()) for text in tf.data.Dataset.from_tensor_slices(["a", "bc"])))
         self.assertEqual(texts(), 3)
 
+    def test_concrete_ones_are_called_with_tensors(self):
+        class Scale:
+            factor = 3.0
+
+        @tf.function
+        def scaled(scale, x, power=1):
+            return scale.factor * x ** power
+        concrete = scaled.get_concrete_function(Scale(), tf.TensorSpec([], tf.float32), power=2)
+        self.assertEqual(float(concrete(tf.constant(2.0))), 12.0)
+        self.assertEqual(float(concrete(Scale(), tf.constant(2.0), power=1)), 6.0)
+        plain = tf.function(lambda x: x + 1).get_concrete_function(tf.constant(1))
+        self.assertEqual(int(plain(tf.constant(4))), 5)
+
     def test_python_inside_is_called_whenever_they_are(self):
         called = []
 

@@ -253,6 +253,13 @@ class Pipelines(unittest.TestCase):
         self.assertEqual(int(iterator.get_next()), 0)
         with self.assertRaises(tf.errors.OutOfRangeError):
             iterator.get_next()
+        iterator = iter(Data.range(1))
+        optional = iterator.get_next_as_optional()
+        self.assertTrue(optional.has_value())
+        self.assertEqual(int(optional.get_value()), 0)
+        self.assertFalse(iterator.get_next_as_optional().has_value())
+        with self.assertRaisesRegex(ValueError, "no more elements"):
+            iterator.get_next_as_optional().get_value()
         options = tf.data.Options()
         options.experimental_optimization.map_parallelization = True
         options.experimental_threading.private_threadpool_size = 2

@@ -5,7 +5,7 @@ import warnings
 
 from .. import _lockstep
 from .._lockstep import KerasTensor  # noqa: F401
-from . import _lambdas, _preprocessing, _recurrent, saving
+from . import _convolutions, _lambdas, _preprocessing, _recurrent, saving
 from ._configured import classes
 from ._keras_tensor import Input, is_keras_tensor  # noqa: F401
 from ._layer import Layer, wrapped  # noqa: F401
@@ -136,6 +136,7 @@ _engine_classes = classes("layer", Layer, __name__, first=lambda name: _FIRST.ge
                          bases={"IntegerLookup": _preprocessing.OfIntegers, "Discretization": _preprocessing.OfBins,
                                 "CategoryEncoding": _preprocessing.OfCategories,
                                 "Normalization": _preprocessing.OfStatistics,
+                                **dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), _convolutions.OfConv),
                                 **dict.fromkeys(("LSTMCell", "GRUCell", "SimpleRNNCell", "StackedRNNCells"), _recurrent.OfCell),
                                 **dict.fromkeys(("LSTM", "GRU", "SimpleRNN", "RNN"), _recurrent.OfCells)})
 globals().update(_engine_classes)

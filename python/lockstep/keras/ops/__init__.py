@@ -21,3 +21,4 @@ _operations.introduce({"relu": activations.relu, "mish": activations.mish}, "act
 _operations.introduce({"exp": activations.exponential, "tanh": activations.tanh}, "ops.numpy")
 _operations.introduce(vars(activations), "ops.nn")
 _operations.introduce({"size": _arrays.size_of_value}, "ops.numpy")  # size() itself gives a number where it can
+_operations.introduce({"ctc_decode": nn.ctc_decode_op}, "ops.nn")  # that of a beam is no part of models

@@ -8,6 +8,7 @@ import warnings
 import numpy as np
 
 from ... import dtypes, nn
+from ..._lockstep import KerasTensor
 from .. import activations, losses
 from ..backend import epsilon as _epsilon, floatx, standardize_data_format
 from ._defining import (_define, _float, _joined_float, _named, _narrowed, _of_floats, _op, _ops, _public, _tensor, _tf, _to_tensor,
@@ -370,9 +371,18 @@ def ctc_loss(target, output, target_length, output_length, mask_index=0):
     return -_tf.squeeze(_tf.reduce_logsumexp(_tf.stack([last, before], -1), -1), [1])
 
 
-@_op
 def ctc_decode(inputs, sequence_lengths, strategy="greedy", beam_width=100, top_paths=1, merge_repeated=True, mask_index=0):
     """The labels that an output means, -1 behind the last one, and how probable they are."""
+    if strategy == "beam_search" and isinstance(inputs, KerasTensor):  # which looks at values: no model computes it
+        batch, steps, _ = inputs.shape
+        floats = inputs.dtype if inputs.dtype.name == "float64" else "float32"
+        return KerasTensor((top_paths, batch, steps), "int32"), KerasTensor((batch, top_paths), floats)
+    return ctc_decode_op(inputs, sequence_lengths, strategy, beam_width, top_paths, merge_repeated, mask_index)
+
+
+@_op
+def ctc_decode_op(inputs, sequence_lengths, strategy="greedy", beam_width=100, top_paths=1, merge_repeated=True, mask_index=0):
+    """What ctc_decode() computes."""
     x, lengths = _wide(_float(inputs)), _numbers(sequence_lengths)
     if strategy not in ("greedy", "beam_search"):
         raise ValueError(f"ctc_decode: strategy is greedy or beam_search, received {strategy!r}")
@@ -437,4 +447,4 @@ def normalize(x, axis=-1, order=2, epsilon=None):
     return given / _tf.maximum(norm(given, order, axis, True), _epsilon() if epsilon is None else epsilon)
 
 
-__all__ = _public(globals())
+__all__ = [name for name in _public(globals()) if name != "ctc_decode_op"]
