@@ -103,6 +103,9 @@ class _String:
     def __repr__(self):
         return "tf.string"
 
+    def __str__(self):
+        return "<dtype: 'string'>"
+
     def __eq__(self, other):
         return isinstance(other, _String) or other == "string"
 

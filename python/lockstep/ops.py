@@ -495,15 +495,21 @@ def count_nonzero(input, axis=None, keepdims=None, dtype=dtypes.int64, name=None
     return _ops.cast(_ops.count_nonzero(input, _axes(axis), _bool(keepdims)), dtype)
 
 
+def _counted(input):
+    """Booleans as 0 and 1."""
+    input = convert_to_tensor(input)
+    return _ops.cast(input, dtypes.int32) if input.dtype is dtypes.bool else input
+
+
 def argmax(input, axis=None, output_type=dtypes.int64, name=None):
     """The place of the largest element."""
-    made = _ops.argmax(input, 0 if axis is None else _integer(axis, "axis"))
+    made = _ops.argmax(_counted(input), 0 if axis is None else _integer(axis, "axis"))
     return made if dtypes.as_dtype(output_type) is dtypes.int64 else _ops.cast(made, output_type)
 
 
 def argmin(input, axis=None, output_type=dtypes.int64, name=None):
     """The place of the smallest element."""
-    made = _ops.argmin(input, 0 if axis is None else _integer(axis, "axis"))
+    made = _ops.argmin(_counted(input), 0 if axis is None else _integer(axis, "axis"))
     return made if dtypes.as_dtype(output_type) is dtypes.int64 else _ops.cast(made, output_type)
 
 

@@ -1,6 +1,8 @@
 """What Keras has for preparing data: layers of sounds, images and numbers, texts, bounding boxes, files; and metrics' variables."""
 
+import contextlib
 import hashlib
+import io
 import os
 import pathlib
 import pickle
@@ -291,7 +293,7 @@ class TextFunctions(unittest.TestCase):
 class DatasetsOfTexts(unittest.TestCase):
     def test_arrays_of_texts(self):
         texts = tf.constant(["one", "two"])
-        self.assertEqual((texts.shape, texts.dtype, texts.dtype.name), ((2,), tf.string, "string"))
+        self.assertEqual((texts.shape, texts.dtype, texts.dtype.name, str(texts.dtype)), ((2,), tf.string, "string", "<dtype: 'string'>"))
         self.assertEqual(texts.numpy().tolist(), [b"one", b"two"])
         self.assertEqual(texts[1].numpy(), b"two")
         self.assertEqual(tf.expand_dims(texts, -1).shape, (2, 1))
@@ -460,6 +462,10 @@ class DatasetsOfTexts(unittest.TestCase):
             self.assertEqual({text.numpy() for text in alone}, {b"bad", b"goo"})
             training, validation = make(folder, validation_split=0.5, subset="both", seed=2, verbose=False)
             self.assertEqual(len(training.file_paths) + len(validation.file_paths), 6)
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                make(folder, validation_split=0.5, subset="training", seed=2)
+            self.assertEqual(shown.getvalue(), "Found 6 files belonging to 2 classes.\nUsing 3 files for training.\n")
 
 
 class OlderNames(unittest.TestCase):
@@ -594,6 +600,10 @@ class FetchedFiles(unittest.TestCase):
             padded, y = next(iter(make(folder, pad_to_aspect_ratio=True, image_size=(8, 8), shuffle=False, label_mode="binary", verbose=False)))
             self.assertEqual(padded[4, 0, :, 0].numpy().tolist(), [0.0, 0.0, 101.0, 101.0, 101.0, 101.0, 0.0, 0.0])
             self.assertEqual(y.numpy().tolist(), [[0.0]] * 3 + [[1.0]] * 3)
+            shown = io.StringIO()
+            with contextlib.redirect_stdout(shown):
+                make(folder, validation_split=1 / 3, subset="validation", seed=2)
+            self.assertEqual(shown.getvalue(), "Found 6 files belonging to 2 classes.\nUsing 2 files for validation.\n")
             parts = make(folder, labels=[0] * 6, validation_split=1 / 3, subset="both", seed=1, verbose=False)
             self.assertEqual([len(part.file_paths) for part in parts], [4, 2])
             self.assertFalse(set(parts[0].file_paths) & set(parts[1].file_paths))

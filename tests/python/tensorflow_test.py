@@ -37,6 +37,12 @@ class Numbers(unittest.TestCase):
         with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "index 3"):
             tf.constant([1, 2])[3]
 
+    def test_the_first_that_is_true(self):
+        self.assertEqual(int(tf.argmax(tf.constant([False, True, True]))), 1)
+        self.assertEqual(int(tf.argmin([True, False])), 1)
+        names = np.array(["a", "b"])
+        self.assertEqual(int(tf.argmax(tf.strings.split(tf.constant("x/b/1.jpg"), "/")[-2] == names)), 1)
+
     def test_results_have_names(self):
         found = tf.math.top_k(tf.constant([1.0, 3.0, 2.0]), k=2)
         self.assertEqual((found.values.numpy().tolist(), found.indices.numpy().tolist()), ([3.0, 2.0], [1, 2]))

@@ -128,11 +128,13 @@ def image_dataset_from_directory(directory, labels="inferred", label_mode="int",
                                   pad_to_aspect_ratio=pad_to_aspect_ratio, data_format="channels_last")
             return made if standardize_data_format(data_format) == "channels_last" else ops.transpose(made, (2, 0, 1))
         return files.dataset(image, batch_size, shuffle, seed, verbose)
-    y, names, paths = _lockstep.image_files_from_directory(os.fspath(directory), {
-        "label_mode": label_mode, "class_names": list(class_names or ()),
-        "shuffle": bool(shuffle), "seed": seed, "validation_split": float(validation_split or 0), "subset": subset or ""})
+    settings = {"label_mode": label_mode, "class_names": list(class_names or ()), "shuffle": bool(shuffle), "seed": seed}
+    y, names, paths = _lockstep.image_files_from_directory(
+        os.fspath(directory), {**settings, "validation_split": float(validation_split or 0), "subset": subset or ""})
     if verbose:
-        print(f"Found {len(paths)} files" + (f" belonging to {len(names)} classes." if names else "."))
+        found = paths if subset is None else _lockstep.image_files_from_directory(
+            os.fspath(directory), {**settings, "validation_split": 0.0, "subset": ""})[2]
+        _told(len(found), names, len(paths), subset)
     height, width = (int(size) for size in image_size)
 
     def images(numbers):
@@ -167,6 +169,13 @@ def text_dataset_from_directory(directory, labels="inferred", label_mode="int", 
 
 
 _CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
+
+
+def _told(found, names, count, part):
+    """What was found, as Keras says it."""
+    print(f"Found {found} files" + (f" belonging to {len(names)} classes." if names else "."))
+    if part is not None:
+        print(f"Using {count} files for {part}.")
 
 
 class _Files:
@@ -209,7 +218,7 @@ class _Files:
 
     def choose(self, shuffle, seed, validation_split, subset):
         """The files of the first or the last part, once shuffled."""
-        order = np.arange(len(self.paths))
+        order, self._found, self._part = np.arange(len(self.paths)), len(self.paths), subset
         if (validation_split is None or not 0 < validation_split < 1) and (validation_split or subset is not None):
             raise ValueError(f"`validation_split` must be between 0 and 1, and be set where there is a subset, received {validation_split}")
         if validation_split and subset not in ("training", "validation"):
@@ -228,7 +237,7 @@ class _Files:
         """What read() makes of the files, and their labels, in batches."""
         count = len(self.paths)
         if verbose:
-            print(f"Found {count} files" + (f" belonging to {len(self.class_names)} classes." if self.class_names else "."))
+            _told(self._found, self.class_names, count, self._part)
 
         def example(number):
             made = read(self.paths[int(number)])
