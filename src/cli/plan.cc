@@ -137,7 +137,7 @@ Profiled profile(const PlanFlags& flags, bool measures, ChildRuns& runs) {
 
 constexpr int kAll = 1 << 20;  // devices of one node, or of one process
 
-// Devices of this machine that are CPUs share its cores, and add up themselves; processes do so beside.
+// Devices of this machine that are CPUs share its cores, and sum on their own threads; processes do so beside.
 plan::Surroundings this_machine(int64_t threads, double jitter) {
   plan::Surroundings around{.jitter = jitter};
   around.network.inside = plan::measure_memory();
@@ -246,7 +246,7 @@ std::string to_text(const plan::Forecast& forecast, const Profiled& step) {
   else
     text += "measured on one device of this machine\n";
   if (shares_machine)
-    text += fmt::format("devices of this machine, {} cores; they add up through {}\n",
+    text += fmt::format("devices of this machine, {} cores; their all-reduce is through {}\n",
                         options.surroundings.cores, described(network.inside));
   else
     text += fmt::format("{} devices per node, {}, between nodes {}{}\n", network.per_node,

@@ -48,11 +48,11 @@ TEST(AllReduceTime, IsMadeInsideNodesAndThenBetweenThem) {
   const SumTime time = all_reduce_s(1000, 8, network);
   EXPECT_DOUBLE_EQ(time.inside_s, 2 * 3 * (1000.0 / 4 / 100)) << "reduce-scatter and all-gather";
   EXPECT_DOUBLE_EQ(time.between_s, 2 * (250.0 / 2 / 10))
-      << "every device sends a quarter over a card of its own";
+      << "every device sends a quarter over a network adapter of its own";
   EXPECT_EQ(all_reduce_s(1000, 4, network).between_s, 0);
-  Network one_card = network;
-  one_card.rails = 1;
-  EXPECT_DOUBLE_EQ(all_reduce_s(1000, 8, one_card).between_s, 2 * (1000.0 / 2 / 10));
+  Network one_adapter = network;
+  one_adapter.rails = 1;
+  EXPECT_DOUBLE_EQ(all_reduce_s(1000, 8, one_adapter).between_s, 2 * (1000.0 / 2 / 10));
 }
 
 TEST(ExpectedMaximum, IsThatOfNormalValues) {

@@ -81,7 +81,7 @@ class MetricBase {
   const std::vector<Variable>& variables() const { return variables_; }
   bool built() const { return built_; }
   void ensure_built(const Tensor& y_true, const Tensor& y_pred);
-  // What it counts and adds up in: float64 where the first predictions were, else float32.
+  // What it counts and sums in: float64 where the first predictions were, else float32.
   DType dtype() const { return dtype_; }
 
  protected:

@@ -178,7 +178,7 @@ Tensor RuleCore::scale_loss(const Tensor& loss, std::source_location) const {
   return options_.loss_scale_factor ? loss * *options_.loss_scale_factor : loss;
 }
 
-// Until the update every replica adds up its own gradients, and nothing is communicated. Where replicas may be lost all add up the
+// Until the update every replica sums its own gradients, and nothing is communicated. Where replicas may be lost all keep the
 // sum over all of them, with every batch, so that nobody holds what others lack.
 void RuleCore::accumulate(TensorList& gradients, const std::vector<Variable>& variables, const Tensor& guard,
                           const Tensor& updates, std::source_location where) {

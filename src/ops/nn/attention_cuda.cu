@@ -479,7 +479,7 @@ class AttentionBase : public Kernel {
       problem_.wide_keep_scale = 1 / (1 - attrs.dropout);
       problem_.keep_scale = static_cast<float>(problem_.wide_keep_scale);
     }
-    matrix_units_ = attention_fits_matrix_units(problem_, dtype_);
+    tensor_cores_ = attention_fits_tensor_cores(problem_, dtype_);
     by_rows_ = is_plain() && attention_fits_rows(problem_, dtype_);
   }
 
@@ -553,15 +553,15 @@ class AttentionBase : public Kernel {
   DType dtype_;
   size_t wide_;
   AttentionProblem problem_ = {};
-  bool matrix_units_ = false, by_rows_ = false;
+  bool tensor_cores_ = false, by_rows_ = false;
   int mask_input_, bias_input_, state_input_;
 };
 
 class AttentionKernel final : public AttentionBase {
  public:
   explicit AttentionKernel(const KernelRequest& request) : AttentionBase(request, kAttentionOptional) {
-    if (!matrix_units_) tile_ = tile_of(request, [&](int tile) { return bytes(tile); });
-    if (matrix_units_ && is_plain()) cudnn_ = CudnnAttention::find(problem_, dtype_);
+    if (!tensor_cores_) tile_ = tile_of(request, [&](int tile) { return bytes(tile); });
+    if (tensor_cores_ && is_plain()) cudnn_ = CudnnAttention::find(problem_, dtype_);
   }
 
   size_t workspace_bytes() const override { return cudnn_ ? cudnn_->workspace_bytes() : 0; }
@@ -576,8 +576,8 @@ class AttentionKernel final : public AttentionBase {
                             static_cast<const float*>(args.inputs[1]),
                             static_cast<const float*>(args.inputs[2]), static_cast<float*>(args.outputs[0]),
                             static_cast<float*>(args.outputs[1]), stream_of(args));
-    if (matrix_units_)
-      return attend_on_matrix_units(problem(args), dtype_, args.inputs[0], args.inputs[1], args.inputs[2],
+    if (tensor_cores_)
+      return attend_on_tensor_cores(problem(args), dtype_, args.inputs[0], args.inputs[1], args.inputs[2],
                                     args.outputs[0], static_cast<float*>(args.outputs[1]), stream_of(args));
     each_type(tile_, held(tile_, problem_.value_dim), [&]<int tile, class T, bool held>() {
       start(attend<tile, T, held>, blocks(problem_.queries, tile, problem_.heads), bytes(tile), args,
@@ -600,8 +600,8 @@ class AttentionGradKernel final : public AttentionBase {
  public:
   explicit AttentionGradKernel(const KernelRequest& request)
       : AttentionBase(request, kAttentionGradOptional) {
-    if (!matrix_units_) tile_ = tile_of(request, [&](int tile) { return key_bytes(tile); });
-    if (matrix_units_ && is_plain()) cudnn_ = CudnnAttentionGradients::find(problem_, dtype_);
+    if (!tensor_cores_) tile_ = tile_of(request, [&](int tile) { return key_bytes(tile); });
+    if (tensor_cores_ && is_plain()) cudnn_ = CudnnAttentionGradients::find(problem_, dtype_);
   }
 
   size_t workspace_bytes() const override {
@@ -646,8 +646,8 @@ class AttentionGradKernel final : public AttentionBase {
                                                                            s.queries, s.heads, s.value_dim);
       launched();
       if constexpr (kIs16Bit<T>)
-        if (matrix_units_)
-          return attention_gradients_on_matrix_units(problem(args), dtype_, query, key, value, gradient,
+        if (tensor_cores_)
+          return attention_gradients_on_tensor_cores(problem(args), dtype_, query, key, value, gradient,
                                                      log_sum_exp, dots, args.outputs[0], args.outputs[1],
                                                      args.outputs[2], stream_of(args));
       start(query_gradients<tile, T, held>, blocks(s.queries, tile, s.heads), query_bytes(tile), args,

@@ -63,11 +63,11 @@ struct AttentionProblem {
 };
 
 // On the tensor cores, for 16-bit floats and heads of at most 128 dimensions; sums are float32.
-bool attention_fits_matrix_units(const AttentionProblem& problem, DType dtype);
-void attend_on_matrix_units(const AttentionProblem& problem, DType dtype, const void* query, const void* key,
+bool attention_fits_tensor_cores(const AttentionProblem& problem, DType dtype);
+void attend_on_tensor_cores(const AttentionProblem& problem, DType dtype, const void* query, const void* key,
                             const void* value, void* result, float* log_sum_exp, cudaStream_t stream);
 // `dots` are those of the result's rows with their gradients, [batch, heads, queries].
-void attention_gradients_on_matrix_units(const AttentionProblem& problem, DType dtype, const void* query,
+void attention_gradients_on_tensor_cores(const AttentionProblem& problem, DType dtype, const void* query,
                                          const void* key, const void* value, const void* gradient,
                                          const float* log_sum_exp, const float* dots, void* dquery,
                                          void* dkey, void* dvalue, cudaStream_t stream);

@@ -579,11 +579,11 @@ size_t kept_bytes(const AttentionProblem& p) { return p.drops() ? kRows * kColum
 
 }  // namespace
 
-bool attention_fits_matrix_units(const AttentionProblem& p, DType dtype) {
+bool attention_fits_tensor_cores(const AttentionProblem& p, DType dtype) {
   return (dtype == DType::bfloat16 || dtype == DType::float16) && p.dim <= 128 && p.value_dim <= 128;
 }
 
-void attend_on_matrix_units(const AttentionProblem& p, DType dtype, const void* query, const void* key,
+void attend_on_tensor_cores(const AttentionProblem& p, DType dtype, const void* query, const void* key,
                             const void* value, void* result, float* log_sum_exp, cudaStream_t stream) {
   each_type(p, dtype, [&]<bool plain, class T, int dim>() {
     const size_t bytes = Tile<T, dim>::bytes(kRows) + 4 * Tile<T, dim>::bytes(kColumns) + kept_bytes(p);
@@ -593,7 +593,7 @@ void attend_on_matrix_units(const AttentionProblem& p, DType dtype, const void* 
   });
 }
 
-void attention_gradients_on_matrix_units(const AttentionProblem& p, DType dtype, const void* query,
+void attention_gradients_on_tensor_cores(const AttentionProblem& p, DType dtype, const void* query,
                                          const void* key, const void* value, const void* gradient,
                                          const float* log_sum_exp, const float* dots, void* dquery,
                                          void* dkey, void* dvalue, cudaStream_t stream) {
