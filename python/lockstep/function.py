@@ -419,9 +419,18 @@ vectorized_map = map_fn
 
 def scan(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False, infer_shape=True,
          reverse=False, name=None):
-    """fn(fn(fn(initializer, elems[0]), elems[1]), ...) with every result on the way, stacked."""
+    """fn(fn(fn(initializer, elems[0]), elems[1]), ...) with every result on the way, stacked. Without an initializer it begins with the first
+    of the elems, which is the first result, too."""
     if initializer is None:
-        raise NotImplementedError("scan: give the initializer")
+        elems = nest.map_structure(convert_to_tensor, elems)
+        first = nest.map_structure(lambda x: x[-1 if reverse else 0], elems)
+        rest = nest.map_structure(lambda x: x[:-1] if reverse else x[1:], elems)
+        made = scan(fn, rest, first, reverse=reverse)
+
+        def joined(one, others):
+            one = _lockstep.ops.expand_dims(one, 0)
+            return _lockstep.ops.concat([others, one] if reverse else [one, others], 0)
+        return nest.map_structure(joined, first, made)
 
     def step(carry, x):
         state = nest.pack_sequence_as(initializer, carry) if nest.is_nested(initializer) else carry[0]

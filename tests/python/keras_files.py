@@ -139,7 +139,7 @@ class Kept(layers.Layer):
 
 @registered
 class Compiled(keras.Model):
-    """compile() takes what it likes."""
+    """compile() takes what it likes. Of an optimizer that it makes anew Keras restores no state."""
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
@@ -149,7 +149,7 @@ class Compiled(keras.Model):
         return self.dense(x)
 
     def compile(self, rate, criterion):
-        super().compile(keras.optimizers.Adam(rate), criterion)
+        super().compile(keras.optimizers.SGD(rate), criterion)
         self.said = {"rate": rate, "criterion": criterion}
 
     def get_compile_config(self):
@@ -243,7 +243,7 @@ for _name, _make, *_inputs in [
         ("var", lambda x: ops.std(x, axis=1) + ops.var(x, axis=1)), ("repeat", lambda x: ops.repeat(x, 2, axis=1)),
         ("take", lambda x: ops.take(x, [0, 2], axis=-1)), ("sort", lambda x: ops.flip(ops.sort(x, axis=-1), axis=1)),
         ("roll", lambda x: ops.roll(ops.swapaxes(x, 1, 2), 1, axis=1)), ("minimum", lambda x, y: ops.minimum(ops.maximum(x, y), 0.25), 2),
-        ("conv", lambda x: ops.conv(x, np.ones((2, 6, 3), "float32"), padding="same")), ("pool", lambda x: ops.max_pool(x, (2,), (1,))),
+        ("conv", lambda x: ops.conv(x, np.ones((2, 6, 3), "float32"), padding="same")), ("pool", lambda x: ops.max_pool(x, 2, 1)),
         ("rsqrt", lambda x: ops.rsqrt(ops.square(x) + 1.0) + ops.erf(x)), ("batch_norm", lambda x: ops.batch_normalization(
             x, np.zeros(6, "float32"), np.ones(6, "float32"), axis=-1)), ("resize", lambda x: ops.image.resize(x[..., None], (2, 3))),
         ("diff", lambda x: ops.diff(x, axis=-1)), ("unstack", lambda x: ops.unstack(x, axis=1)[1])]:

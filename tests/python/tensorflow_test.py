@@ -70,6 +70,15 @@ class Numbers(unittest.TestCase):
                          [[0.0, 0.5], [0.0, 2.0]])
         self.assertEqual(tf.broadcast_static_shape((2, 1), (3,)), (2, 3))
 
+    def test_scans_that_begin_with_their_first(self):
+        x = tf.constant([1.0, 2.0, 3.0])
+        add = lambda total, value: total + value  # noqa: E731
+        self.assertEqual(tf.scan(add, x).numpy().tolist(), [1.0, 3.0, 6.0])
+        self.assertEqual(tf.scan(add, x, reverse=True).numpy().tolist(), [6.0, 5.0, 3.0])
+        self.assertEqual(float(tf.foldl(add, x)), 6.0)
+        both = tf.scan(lambda a, e: (a[0] + e[0], a[1] * e[1]), (x, x))
+        self.assertEqual([part.numpy().tolist() for part in both], [[1.0, 3.0, 6.0], [1.0, 2.0, 6.0]])
+
     def test_cases(self):
         functions = [lambda: tf.constant(1), lambda: tf.constant(2)]
         self.assertEqual([int(tf.switch_case(tf.constant(number), functions)) for number in (0, 1, 7)], [1, 2, 2])

@@ -73,7 +73,11 @@ def _activation(function):
     """The name of a function among the engine's activations: its own, where that is free, as files hold it."""
     own = name = saving.get_registered_name(function) if hasattr(function, "__name__") else type(function).__name__
     number = 1
-    while _activations.get(name, function) is not function or (name not in _activations and name in _lockstep.activation_names()):
+    def is_free():
+        if name in _activations:
+            return _activations[name] is function
+        return name not in _lockstep.activation_names() or saving.get_registered_object(name) is function
+    while not is_free():
         number += 1
         name = f"{own}_{number}"
     if name not in _activations:

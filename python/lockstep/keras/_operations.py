@@ -90,6 +90,8 @@ _VALUES = {name: values.split() for name, _, values in (line.strip().partition("
     where condition x1 x2
     while_loop loop_vars""".strip().splitlines())}
 
+_NEEDS_ALL = ("batch_normalization",)  # Keras' classes of them have no defaults
+
 _of_ops = {}  # op -> what files call it
 _of_classes = {}  # the class in files -> the same
 
@@ -130,7 +132,7 @@ class _Kind:
         bound.apply_defaults()
         given = dict(bound.arguments)
         values, rest = [given.pop(name) for name in self.values], given.pop(self.star, ())
-        while not rest and values and values[-1] is None:
+        while not rest and values and values[-1] is None and self._name not in _NEEDS_ALL:
             values.pop()
         given.update(given.pop(self._name_of(inspect.Parameter.VAR_KEYWORD), {}))
         named = {name: value for name, value in given.items() if _is_of_model(value)}
