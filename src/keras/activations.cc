@@ -66,6 +66,12 @@ Known& known() {
   return known;
 }
 
+bool is_known(const std::string& name) {
+  Known& all = known();
+  const std::lock_guard lock(all.mutex);
+  return all.functions.contains(name);
+}
+
 }  // namespace
 
 Activation::Activation(const char* name, std::source_location where) : Activation(std::string(name), where) {}
@@ -100,15 +106,22 @@ Json Activation::serialize(std::source_location where) const {
   require(name_ != "custom", ErrorCode::unsupported, where,
           "an activation that is a function without a name cannot be written to a file; make it known by "
           "activations::register_activation() and use it by that name");
-  return name_;
+  if (linear() || is_built_in_activation(name_)) return name_;
+  return Json::object({{"module", "builtins"},
+                       {"class_name", "function"},
+                       {"config", name_.substr(name_.rfind('>') + 1)},
+                       {"registered_name", name_}});
 }
 
 Activation Activation::deserialize(const Json& json, std::source_location where) {
   if (json.is_null()) return {};
   if (json.is_string()) return Activation(json.as_string(), where);
-  // Keras writes functions of a user's own as {"class_name": "function", "config": "package>name"}.
+  // Keras writes functions of a user's own as {"class_name": "function", "config": name, "registered_name": "package>name"}.
   const Json* config = json.find("config");
   if (config && config->is_object()) return of_layer(json, where);
+  const Json* registered = json.find("registered_name");
+  if (registered && registered->is_string() && is_known(registered->as_string()))
+    return Activation(registered->as_string(), where);
   require(config && config->is_string(), ErrorCode::invalid_argument, where,
           "expected the name of an activation, received ", json);
   return Activation(config->as_string(), where);

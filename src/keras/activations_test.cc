@@ -84,6 +84,12 @@ TEST(Activations, OfOnesOwn) {
   activations::register_activation("my>cube", [](const Tensor& x) { return x * x * x; });
   const Json json = Json::parse(R"({"module": "builtins", "class_name": "function", "config": "my>cube"})");
   EXPECT_TRUE(near(Activation::deserialize(json)(Tensor::scalar(3.0f)), {27}));
+  // As Keras has it, which looks for a plain string among its own functions alone.
+  const Json written = Activation("my>cube").serialize();
+  EXPECT_EQ(written.at("class_name"), Json("function"));
+  EXPECT_EQ(written.at("config"), Json("cube"));
+  EXPECT_EQ(written.at("registered_name"), Json("my>cube"));
+  EXPECT_TRUE(near(Activation::deserialize(written)(Tensor::scalar(3.0f)), {27}));
 }
 
 TEST(Activations, LayersWithoutWeights) {
