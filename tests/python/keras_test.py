@@ -221,6 +221,23 @@ class Models(unittest.TestCase):
         self.assertEqual(list(model.fit(x, {"out": y}, verbose=0).history), ["loss"])
         self.assertEqual(list(model.predict(x, verbose=0)), ["out"])
 
+    def test_weights_are_made_with_one_example(self):
+        seen = []
+
+        class Watching(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = keras.layers.Dense(1)
+
+            def call(self, x):
+                if not x.symbolic:
+                    seen.append(tuple(x.shape))
+                return self.dense(x)
+        model = Watching()
+        model.compile("sgd", "mse")
+        model.fit(np.ones((64, 3), np.float32), np.ones((64, 1), np.float32), batch_size=32, verbose=0)
+        self.assertEqual(set(seen), {(1, 3)})
+
     def test_names_of_weights_are_keras_own(self):
         model = keras.Sequential([keras.layers.Input((3,)), keras.layers.Dense(2, name="inner")], name="outer")
         self.assertEqual([(weight.name, weight.path) for weight in model.weights], [("kernel", "outer/inner/kernel"), ("bias", "outer/inner/bias")])

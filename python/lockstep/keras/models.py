@@ -583,13 +583,18 @@ class Model(Layer):
 
     def _built_without_call(self, shapes):
         """The layers inside make their weights when they are called: once, with zeros; numbers of classes or words are integers."""
-        def call(dtype):
-            zeros = [_lockstep.ops.full([1 if size in (None, -1) else size for size in shape], 0.0, dtype) for shape in shapes]
-            self._note_results(self.call(self._as_given(zeros)))
-        try:
-            call(self._handle.compute_dtype)
-        except (TypeError, ValueError):
-            call(dtypes.int32)
+        # Of one example: a batch takes as long and as much memory as a step. States that are kept are of the whole batch, and so may be what
+        # call() computes.
+        several = [False] if any(getattr(layer, "stateful", False) for layer in self.submodules) else [True, False]
+        attempts = [(dtype, one) for one in several for dtype in (self._handle.compute_dtype, dtypes.int32)]
+        for dtype, one in attempts:
+            zeros = [_lockstep.ops.full([1 if size in (None, -1) or one and place == 0 else size for place, size in enumerate(shape)], 0.0, dtype)
+                     for shape in shapes]
+            try:
+                return self._note_results(self.call(self._as_given(zeros)))
+            except (TypeError, ValueError):
+                if (dtype, one) == attempts[-1]:
+                    raise
 
 
 def _unpickled(saved):
