@@ -399,10 +399,7 @@ class TextDataset:
 
     def get_single_element(self, name=None):
         """The one element of a dataset of one."""
-        elements = list(self.take(2))
-        if len(elements) != 1:
-            raise ValueError(f"get_single_element: the dataset has {'more than one' if elements else 'no'} element")
-        return elements[0]
+        return only_element(self)
 
     def reduce(self, initial_state, reduce_func, name=None):
         """reduce_func(state, element) over all elements."""
@@ -422,6 +419,14 @@ class TextDataset:
 
     def __repr__(self):
         return f"<TextDataset element_spec={self.element_spec}>"
+
+
+def only_element(dataset):
+    """The element of a dataset of one, of texts or not."""
+    elements = list(dataset.take(2))
+    if len(elements) != 1:
+        raise ValueError(f"get_single_element: the dataset has {'more than one' if elements else 'no'} element")
+    return elements[0]
 
 
 def called(function, element):

@@ -132,10 +132,8 @@ class Dataset:
         """The names of the files that patterns match, as texts; in another order in every pass, unless they are not to be shuffled."""
         patterns = _texts.Texts(file_pattern).numpy()
         patterns = [patterns] if isinstance(patterns, bytes) else patterns.reshape(-1).tolist()
-        found = sorted({os.fsencode(path) for pattern in patterns for path in glob.glob(os.fsdecode(pattern))})
-        if not found:
-            raise errors.InvalidArgumentError(f"list_files: no file matches {', '.join(os.fsdecode(pattern) for pattern in patterns)}")
-        whole = _texts.TextDataset.from_tensor_slices(_texts.Texts(found))
+        found = _files_of("list_files", patterns, errors.InvalidArgumentError)
+        whole = _texts.TextDataset.from_tensor_slices(_texts.Texts([os.fsencode(path) for path in found]))
         return whole.shuffle(len(found), seed) if shuffle is not False else whole
 
     @staticmethod
@@ -389,10 +387,7 @@ class Dataset:
 
     def get_single_element(self, name=None):
         """The one element of a dataset of one."""
-        elements = list(self.take(2))
-        if len(elements) != 1:
-            raise ValueError(f"get_single_element: the dataset has {'more than one' if elements else 'no'} element")
-        return elements[0]
+        return _texts.only_element(self)
 
     def reduce(self, initial_state, reduce_func, name=None):
         """reduce_func(state, element) over all elements."""
@@ -460,6 +455,14 @@ class _Windows:
             raise AttributeError(name)
         raise NotImplementedError(f"window(): .{name} of a dataset of datasets; make elements of the windows first: "
                                   ".flat_map(lambda window: window.batch(size))")
+
+
+def _files_of(what, patterns, error):
+    """The files that patterns match, each once and in order."""
+    found = sorted({os.fsdecode(path) for pattern in patterns for path in glob.glob(os.fsdecode(pattern))})
+    if not found:
+        raise error(f"{what}: no file matches {', '.join(os.fsdecode(pattern) for pattern in patterns)}")
+    return found
 
 
 def _of_elements(elements):
@@ -599,7 +602,7 @@ class experimental:
             raise NotImplementedError("CsvDataset: select_cols says which columns are read")
 
         def rows(file):
-            lines = TextLineDataset(file).skip(1 if header else 0)  # noqa: F821: made by io
+            lines = TextLineDataset(file, compression_type).skip(1 if header else 0)  # noqa: F821: made by io
             return lines.map(lambda line: tuple(io.decode_csv(line, record_defaults, field_delim, use_quote_delim, na_value, select_cols)))
         files = _texts.Texts(filenames)
         parts = [rows(file) for file in (files if files.ndim else [files])]
@@ -615,13 +618,13 @@ class experimental:
                          ignore_errors=False):
         """Batches of the columns of files by their names, and of labels beside them. What a column is of follows from the first rows: whole
         numbers, numbers or texts."""
+        if ignore_errors:
+            raise NotImplementedError("make_csv_dataset: a row that cannot be read is an error; filter() leaves rows out before they are read")
         patterns = [file_pattern] if isinstance(file_pattern, (str, os.PathLike)) else list(file_pattern)
-        files = sorted({path for pattern in patterns for path in glob.glob(os.fspath(pattern))})
-        if not files:
-            raise ValueError(f"make_csv_dataset: no file matches {', '.join(map(str, patterns))}")
-        quoting = csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE
-        with open(files[0], newline="", encoding="utf-8") as file:
-            first = list(itertools.islice(csv.reader(file, delimiter=field_delim, quoting=quoting), (num_rows_for_inference or 100) + 1))
+        files = _files_of("make_csv_dataset", patterns, ValueError)
+        lines = TextLineDataset(files[0], compression_type).take((num_rows_for_inference or 100) + 1)  # noqa: F821: made by io
+        first = list(csv.reader((line.numpy().decode() for line in lines), delimiter=field_delim,
+                                quoting=csv.QUOTE_MINIMAL if use_quote_delim else csv.QUOTE_NONE))
         if column_names is None:
             if not header:
                 raise ValueError("make_csv_dataset: files without a header want column_names")
@@ -633,7 +636,7 @@ class experimental:
             raise ValueError(f"make_csv_dataset: label_name {label_name!r} is none of the columns {', '.join(names)}")
         if column_defaults is None:
             column_defaults = [_default_of([row[number] for row in first[1 if header else 0:]], na_value) for number in chosen]
-        rows = experimental.CsvDataset(_texts.Texts(files), column_defaults, header=header, field_delim=field_delim, use_quote_delim=use_quote_delim,
+        rows = experimental.CsvDataset(_texts.Texts(files), column_defaults, compression_type, header=header, field_delim=field_delim, use_quote_delim=use_quote_delim,
                                        na_value=na_value, select_cols=chosen)
         if shuffle:
             rows = rows.shuffle(shuffle_buffer_size, shuffle_seed)

@@ -1,5 +1,6 @@
 """Names of TensorFlow's beside the ops: assertions, images, pipelines, records, tables. The numbers are TensorFlow's."""
 
+import gzip
 import os
 import tempfile
 import unittest
@@ -294,6 +295,12 @@ class Pipelines(unittest.TestCase):
             self.assertEqual((first["size"].dtype, sorted(first["weight"].numpy().tolist())), (tf.int32, [0.5, 1.5, 2.0]))
             rows_of = tf.data.experimental.CsvDataset([path, path], ["", tf.float32], header=True, select_cols=[0, 2])
             self.assertEqual([(name.numpy(), float(weight)) for name, weight in rows_of], [(b"a", 0.5), (b"b, c", 1.5), (b"d", 2.0)] * 2)
+            with open(path, "rb") as plain, gzip.open(os.path.join(folder, "a.csv.gz"), "wb") as packed:
+                packed.write(plain.read())
+            packed = tf.data.experimental.make_csv_dataset(os.path.join(folder, "a.csv.gz"), 3, shuffle=False, num_epochs=1, compression_type="GZIP")
+            self.assertEqual(next(iter(packed))["size"].numpy().tolist(), [1, 0, 3])
+            with self.assertRaisesRegex(NotImplementedError, "row that cannot be read"):
+                tf.data.experimental.make_csv_dataset(path, 2, ignore_errors=True)
             for wrong in ({"label_name": "none"}, {"header": False}):
                 with self.assertRaisesRegex(ValueError, "make_csv_dataset"):
                     tf.data.experimental.make_csv_dataset(path, 2, **wrong)
