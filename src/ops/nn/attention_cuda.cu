@@ -568,10 +568,11 @@ class AttentionKernel final : public AttentionBase {
 
   void launch(const LaunchArgs& args) const override {
     if (problem_.batch * problem_.heads * problem_.queries == 0) return;
-    if (cudnn_ && are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0]}))
+    const bool aligned = are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0]});
+    if (cudnn_ && aligned)
       return cudnn_->launch(args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0],
                             static_cast<float*>(args.outputs[1]), args.workspace, stream_of(args));
-    if (by_rows_ && are_aligned({args.inputs[0], args.inputs[1], args.inputs[2], args.outputs[0]}))
+    if (by_rows_ && aligned)
       return attend_by_rows(problem_, static_cast<const float*>(args.inputs[0]),
                             static_cast<const float*>(args.inputs[1]),
                             static_cast<const float*>(args.inputs[2]), static_cast<float*>(args.outputs[0]),
