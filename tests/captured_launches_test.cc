@@ -5,7 +5,7 @@
 
 #include "device/host_memory_device_test.h"
 #include "devices.h"
-#include "execute/program.h"
+#include "execute/bound_plan.h"
 #include "lockstep/execute/function.h"
 #include "models/models.h"
 
@@ -90,7 +90,7 @@ void expect_same_bits_in_any_order(Make make, const Shape& input) {
   const auto expected = run(*first_devices(1)[0]);
   const auto shuffled = run(*device);
   EXPECT_GT(capturing.choices, 0) << "nothing was captured, or nothing in it could run side by side";
-  EXPECT_LE(capturing.widest, execute::Program::kLanes);
+  EXPECT_LE(capturing.widest, execute::BoundPlan::kBranches);
   EXPECT_EQ(expected, shuffled);
 }
 

@@ -78,8 +78,8 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
   for (int r = range.first; r < range.last; ++r)
     if (const size_t p = plans.of(layout.slices[static_cast<size_t>(r)]); !plan(p)) make_plan(p, lanes);
   for (int r = range.first; r < range.last; ++r) make_replica(r, lanes);
-  for (const DevicePlan& plan : plans_) work_ += plan.program->work();
-  for (const Replica& replica : replicas_) work_ += replica.program->work();
+  for (const DevicePlan& plan : plans_) work_ += plan.bound->work();
+  for (const Replica& replica : replicas_) work_ += replica.bound->work();
   ahead_.emplace(stream_, ahead_options(options, plans_[0].replay.fused()));
 }
 
@@ -88,17 +88,17 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
 void DeviceRun::make_plan(size_t p, Lanes& lanes) {
   const Plan& plan = step_plans_[p];
   DevicePlan made{
-      .plan = p, .memory = Memory(plan, device_), .arena = nullptr, .program = nullptr, .replay = {}};
+      .plan = p, .memory = Memory(plan, device_), .arena = nullptr, .bound = nullptr, .replay = {}};
   // A program that is one kernel has memory of its own, and needs the arena where its steps run one by one for once.
   alignas(64) static char nowhere[64];
   made.memory.device_arena = nowhere;
   for (size_t i = 0; i < plan.captures.size(); ++i) made.memory.captures[i] = held_.hold(plan.captures[i]);
   for (size_t i = 0; i < plan.constants.size(); ++i)
     made.memory.constants[i] = held_.hold(plan.constants[i].first, plan.constants[i].second);
-  made.program = std::make_unique<Program>(plan, Part::per_device, lanes.kernels(p, 0), made.memory,
+  made.bound = std::make_unique<BoundPlan>(plan, Part::per_device, lanes.kernels(p, 0), made.memory,
                                            LaunchPlace{.device = number_, .replica = -1});
-  made.replay.set_lanes(options_.lanes);
-  if (!layout_.replicated() && made.program->capturable()) made.replay.fuse(fuse_whole_step(plan, device_));
+  made.replay.set_branches(options_.branches);
+  if (!layout_.replicated() && made.bound->capturable()) made.replay.fuse(fuse_whole_step(plan, device_));
   plans_.push_back(std::move(made));
   if (!plans_.back().replay.fused()) return make_arena(plans_.back());
   plans_.back().replay.before_steps([this, index = plans_.size() - 1] { make_arena(plans_[index]); });
@@ -108,7 +108,7 @@ void DeviceRun::make_arena(DevicePlan& made) {
   made.arena = std::make_unique<Storage>(device_, step_plans_[made.plan].device_arenas[0].bytes,
                                          std::source_location::current());
   made.memory.device_arena = static_cast<char*>(made.arena->data());
-  made.program->rebase(made.memory);
+  made.bound->rebase(made.memory);
 }
 
 void DeviceRun::make_replica(int number, Lanes& lanes) {
@@ -123,7 +123,7 @@ void DeviceRun::make_replica(int number, Lanes& lanes) {
                   .arena = std::make_unique<Storage>(device_, own.replica_arena.bytes, where),
                   .example_offset = std::make_unique<Storage>(device_, sizeof(int64_t), where),
                   .inputs = staged_inputs(own.parameters.size(), device_),
-                  .program = nullptr,
+                  .bound = nullptr,
                   .replay = {}};
   replica.memory.replica_arena = static_cast<char*>(replica.arena->data());
   backend_.copy_from_host(replica.example_offset->data(), &slice.begin, sizeof slice.begin);
@@ -131,9 +131,9 @@ void DeviceRun::make_replica(int number, Lanes& lanes) {
   // A launch that is queued is not over: where they are, no replica shares kernels with another.
   const size_t lane =
       stream_.asynchronous() ? replicas_.size() : replicas_.size() % static_cast<size_t>(at_once_);
-  replica.program = std::make_unique<Program>(own, Part::per_replica, lanes.kernels(p, lane), replica.memory,
+  replica.bound = std::make_unique<BoundPlan>(own, Part::per_replica, lanes.kernels(p, lane), replica.memory,
                                               LaunchPlace{.device = number_, .replica = number});
-  replica.replay.set_lanes(options_.lanes);
+  replica.replay.set_branches(options_.branches);
   replicas_.push_back(std::move(replica));
 }
 
@@ -153,7 +153,7 @@ void DeviceRun::add_to(ReplicaSum& sum, const compile::Collective& collective) c
   size_t ready = 0;
   if (!replicas_.empty()) {
     const Replica& last = replicas_.back();
-    ready = last.program->launches_until(step_plans_.twin(last.plan, collective).ready);
+    ready = last.bound->launches_until(step_plans_.twin(last.plan, collective).ready);
   }
   sum.ready.push_back(ready);
   if (collective.condition && backend_.has_memory())
@@ -245,8 +245,8 @@ void DeviceRun::run() {
   std::optional<observe::BindReplica> bind;
   if (auto* clock = observer_.device(number_); clock && step_plans_.first().checks_numerics)
     bind.emplace(*clock);
-  for (DevicePlan& made : plans_) made.program->bind(made.memory);
-  for (Replica& replica : replicas_) replica.program->bind(replica.memory);
+  for (DevicePlan& made : plans_) made.bound->bind(made.memory);
+  for (Replica& replica : replicas_) replica.bound->bind(replica.memory);
   const bool ended = run_phases();
   host_inputs_.finish();
   if (!ended) return;
@@ -275,10 +275,10 @@ bool DeviceRun::takes_rows(const FunctionCore::RowRuns& runs) const {
 bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
   DevicePlan& only = plans_[0];
   wait_for_turn();
-  only.program->bind(only.memory);
+  only.bound->bind(only.memory);
   {
     const auto scope = observer_.time(number_, launch_category());
-    if (!only.replay.run(*only.program, runs, stream_)) return false;
+    if (!only.replay.run(*only.bound, runs, stream_)) return false;
   }
   ahead_->queued(runs.runs);
   count(runs.runs);
@@ -310,9 +310,9 @@ void DeviceRun::run_device_plans(int phase) {
   // The first plan last: it writes the variables that the others still read.
   for (size_t i = plans_.size(); i-- > 0;) {
     DevicePlan& made = plans_[i];
-    const auto [begin, end] = made.program->launches_of(phase);
+    const auto [begin, end] = made.bound->launches_of(phase);
     if (begin == end || (i == 0 && leaves_updates(phase))) continue;
-    made.replay.run(*made.program, phase, stream_, {.waits = waits, .marks = {}});
+    made.replay.run(*made.bound, phase, stream_, {.waits = waits, .marks = {}});
     waits = {};  // all that comes behind has waited as well
   }
   for (const PhaseSync::Wait& wait : waits)
@@ -327,7 +327,7 @@ void DeviceRun::run_replicas(int phase) {
     const TeamScope team(replica_threads_);
     for (Replica& replica : replicas_) {
       const bool last = &replica == &replicas_.back();
-      replica.replay.run(*replica.program, phase, stream_,
+      replica.replay.run(*replica.bound, phase, stream_,
                          {.waits = {}, .marks = last ? marks : std::span<const PhaseSync::Mark>()});
     }
     return;
@@ -335,7 +335,7 @@ void DeviceRun::run_replicas(int phase) {
   const auto count = static_cast<size_t>(at_once_);
   parallel(at_once_, [&](int index) {
     for (size_t r = static_cast<size_t>(index); r < replicas_.size(); r += count)
-      replicas_[r].program->run(phase, stream_);
+      replicas_[r].bound->run(phase, stream_);
   });
   for (const PhaseSync::Mark& mark : marks) mark.mark->reach(stream_);
 }

@@ -1,4 +1,4 @@
-// One device's part of a step: its programs, their memory, and the order in which they run.
+// One device's part of a step: its bound plans, their memory, and the order in which they run.
 #pragma once
 
 #include <memory>
@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "execute/all_reduce/all_reduce.h"
+#include "execute/bound_plan.h"
 #include "execute/graph_replay.h"
 #include "execute/host_inputs.h"
 #include "execute/output_pool.h"
-#include "execute/program.h"
 #include "execute/replica_variables.h"
 #include "execute/replicas.h"
 #include "execute/run_ahead.h"
@@ -22,8 +22,8 @@ namespace lockstep::execute {
 
 // How a device works that shares a GPU with others of the step, or has one for itself.
 struct DeviceRunOptions {
-  uint64_t runs_ahead = 2;         // see RunAheadOptions
-  size_t lanes = Program::kLanes;  // see GraphReplay
+  uint64_t runs_ahead = 2;                 // see RunAheadOptions
+  size_t branches = BoundPlan::kBranches;  // see GraphReplay
 };
 
 // What is the same for all replicas runs once on the device. Replicas run one after the other with all its threads, or,
@@ -66,7 +66,7 @@ class DeviceRun {
     size_t plan = 0;
     Memory memory;
     std::unique_ptr<Storage> arena;  // null: a fused program's, whose steps never ran by themselves
-    std::unique_ptr<Program> program;
+    std::unique_ptr<BoundPlan> bound;
     GraphReplay replay;
   };
   struct Replica {
@@ -77,7 +77,7 @@ class DeviceRun {
     std::unique_ptr<Storage> arena;
     std::unique_ptr<Storage> example_offset;
     std::vector<StagedInput> inputs;  // its slices
-    std::unique_ptr<Program> program;
+    std::unique_ptr<BoundPlan> bound;
     GraphReplay replay;
   };
   class Lanes;
@@ -116,7 +116,7 @@ class DeviceRun {
   int64_t first_row_ = 0;            // of the batch that the arguments hold
   std::optional<RunAhead> ahead_;
   // What one run does.
-  Program::Work work_;
+  BoundPlan::Work work_;
   int64_t examples_ = 0;
   int64_t slots_ = 0;     // examples that it would have if all replicas had as many as the first
   int64_t launches_ = 0;  // of the first ones

@@ -49,7 +49,7 @@ class FunctionCore::Impl {
       return;
     }
     LoopStep step(*this);
-    Program& program = program_for(inputs, where, worker_rows);
+    CompiledSignature& program = program_for(inputs, where, worker_rows);
     check_outputs(program.executable->num_outputs(), outputs.size(), where);
     program.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
     step.made(inputs);
@@ -59,7 +59,7 @@ class FunctionCore::Impl {
                   std::span<const int64_t> worker_rows) {
     if (runs_op_by_op()) return body_(inputs);
     LoopStep step(*this);
-    Program& program = program_for(inputs, where, worker_rows);
+    CompiledSignature& program = program_for(inputs, where, worker_rows);
     TensorList outputs(program.executable->num_outputs());
     program.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
     step.made(inputs);
@@ -81,7 +81,7 @@ class FunctionCore::Impl {
       shape[0] = runs.rows;
       batch.push_back(make_view(impl, {array.dtype(), shape}, impl.strides, impl.offset));
     }
-    Program& program = program_for(batch, where);
+    CompiledSignature& program = program_for(batch, where);
     check_outputs(program.executable->num_outputs(), outputs.size(), where);
     return program.executable->run_rows(runs, outputs, clock());
   }
@@ -93,7 +93,7 @@ class FunctionCore::Impl {
   }
 
   ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where) {
-    const Program& program = program_for(inputs, where);
+    const CompiledSignature& program = program_for(inputs, where);
     ProgramStatistics statistics = program.statistics;
     const compile::ArenaSize arenas = program.executable->arenas();
     statistics.arena_bytes = static_cast<int64_t>(arenas.bytes);
@@ -107,7 +107,7 @@ class FunctionCore::Impl {
   }
 
  private:
-  struct Program {
+  struct CompiledSignature {
     SpecList signature;
     Device* scope;                 // that of the scopes around the call; null: none
     std::vector<Device*> devices;  // of the arguments, where they decide on which device ops run
@@ -215,8 +215,8 @@ class FunctionCore::Impl {
                                                                                           : &device;
   }
 
-  Program& program_for(std::span<const Tensor> inputs, std::source_location where,
-                       std::span<const int64_t> worker_rows = {}) {
+  CompiledSignature& program_for(std::span<const Tensor> inputs, std::source_location where,
+                                 std::span<const int64_t> worker_rows = {}) {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
               options_.name, "\": argument ", i,
@@ -279,9 +279,9 @@ class FunctionCore::Impl {
                                            .called = where});
   }
 
-  std::unique_ptr<Program> compile(std::span<const Tensor> inputs, std::vector<int64_t> rows,
-                                   std::source_location where) {
-    auto program = std::make_unique<Program>();
+  std::unique_ptr<CompiledSignature> compile(std::span<const Tensor> inputs, std::vector<int64_t> rows,
+                                             std::source_location where) {
+    auto program = std::make_unique<CompiledSignature>();
     program->rows = std::move(rows);
     if (options_.replicas.workers) program->generation = options_.replicas.workers->generation();
     program->scope = scoped_device();
@@ -295,7 +295,7 @@ class FunctionCore::Impl {
     return program;
   }
 
-  void compile_single(Program& program, std::source_location where) {
+  void compile_single(CompiledSignature& program, std::source_location where) {
     Graph graph = compile::remove_dead_nodes(trace(program.signature, program.devices, {}, where));
     std::vector<Device*> devices = compile::devices_of(graph);
     if (devices.empty()) devices = {&current_device(where)};
@@ -330,7 +330,7 @@ class FunctionCore::Impl {
     plan.parameters.resize(signature.size());
   }
 
-  void compile_replicated(Program& program, std::source_location where) {
+  void compile_replicated(CompiledSignature& program, std::source_location where) {
     const std::vector<bool> split = split_of(program.signature);
     execute::ReplicatedProgram compiled = execute::compile_replicated(
         program.signature, split, options_.replicas,
@@ -348,7 +348,7 @@ class FunctionCore::Impl {
   FunctionOptions options_;
   std::source_location where_;
   std::unique_ptr<observe::Loop> loop_;
-  std::vector<std::unique_ptr<Program>> programs_;
+  std::vector<std::unique_ptr<CompiledSignature>> programs_;
   TensorList copies_;
   int traces_ = 0;
 };

@@ -7,16 +7,16 @@
 
 namespace lockstep::execute {
 
-void GraphReplay::run_steps(const Program& program, int phase, Stream& stream, const PhaseSync& sync) {
+void GraphReplay::run_steps(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync) {
   if (prepare_) std::exchange(prepare_, nullptr)();
-  program.run(phase, stream, sync);
+  plan.run(phase, stream, sync);
 }
 
-void GraphReplay::run(const Program& program, int phase, Stream& stream, const PhaseSync& sync) {
-  if (const auto [begin, end] = program.launches_of(phase); begin == end && sync.empty()) return;
+void GraphReplay::run(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync) {
+  if (const auto [begin, end] = plan.launches_of(phase); begin == end && sync.empty()) return;
   // A trace shows every launch with the time that it takes on the device.
-  if (!program.capturable() || observe::tracing()) return run_steps(program, phase, stream, sync);
-  const std::span<void* const> pointers = program.bound_pointers();
+  if (!plan.capturable() || observe::tracing()) return run_steps(plan, phase, stream, sync);
+  const std::span<void* const> pointers = plan.bound_pointers();
   const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& c) {
     return c.phase == phase &&
            std::equal(pointers.begin(), pointers.end(), c.pointers.begin(), c.pointers.end());
@@ -26,26 +26,26 @@ void GraphReplay::run(const Program& program, int phase, Stream& stream, const P
       captures_.erase(std::min_element(captures_.begin(), captures_.end(),
                                        [](const auto& a, const auto& b) { return a.used < b.used; }));
     stream.device().bind_thread();
-    const bool fused = whole_step_ && whole_step_->launch(program.pointers(), stream);
+    const bool fused = whole_step_ && whole_step_->launch(plan.pointers(), stream);
     captures_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
-    if (!fused) run_steps(program, phase, stream, sync);
+    if (!fused) run_steps(plan, phase, stream, sync);
     return;
   }
   found->used = ++runs_;
   if (!found->graph) {
     // A graph of one launch is still queued faster than the launch.
-    const CapturedLaunch whole{.launch = [&](Stream& on) { whole_step_->launch(program.pointers(), on); },
+    const CapturedLaunch whole{.launch = [&](Stream& on) { whole_step_->launch(plan.pointers(), on); },
                                .after = {}};
     found->graph = stream.device().capture(found->fused ? std::vector<CapturedLaunch>{whole}
-                                                        : program.captured_launches(phase, sync, lanes_));
+                                                        : plan.captured_launches(phase, sync, branches_));
   }
-  if (!found->graph) return run_steps(program, phase, stream, sync);
+  if (!found->graph) return run_steps(plan, phase, stream, sync);
   found->graph->replay(stream);
 }
 
-bool GraphReplay::run(const Program& program, const FunctionCore::RowRuns& runs, Stream& stream) {
+bool GraphReplay::run(const BoundPlan& plan, const FunctionCore::RowRuns& runs, Stream& stream) {
   stream.device().bind_thread();
-  return whole_step_ && whole_step_->launch(program.pointers(), runs, stream);
+  return whole_step_ && whole_step_->launch(plan.pointers(), runs, stream);
 }
 
 }  // namespace lockstep::execute

@@ -1,4 +1,4 @@
-// The phases of a program as captured graphs, replayed as one launch each.
+// The phases of a bound plan as captured graphs, replayed as one launch each.
 #pragma once
 
 #include <functional>
@@ -6,30 +6,30 @@
 #include <vector>
 
 #include "device/stream.h"
-#include "execute/program.h"
+#include "execute/bound_plan.h"
 #include "execute/whole_step_fusion.h"
 
 namespace lockstep::execute {
 
-// Captures and replays the launches of one program. A graph holds for the pointers that it was captured with, so what
+// Captures and replays the launches of one bound plan. A graph holds for the pointers that it was captured with, so what
 // makes a capture worth its price is that they come back: a phase is captured when it is about to run for the second
 // time with the same ones. On devices that capture nothing, and while a trace is written, launches are made one by
 // one.
 class GraphReplay {
  public:
-  // From now on the whole program is one launch of this kernel.
+  // From now on the whole plan is one launch of this kernel.
   void fuse(std::unique_ptr<WholeStepKernel> kernel) { whole_step_ = std::move(kernel); }
   bool fused() const { return whole_step_ != nullptr; }
-  // Called once, before the steps of a fused program are launched one by one: where a trace is written, or where the kernel
+  // Called once, before the steps of a fused plan are launched one by one: where a trace is written, or where the kernel
   // does not take the memory that it was given.
   void before_steps(std::function<void()> prepare) { prepare_ = std::move(prepare); }
   // At most so many launches of a graph run side by side.
-  void set_lanes(size_t lanes) { lanes_ = lanes; }
+  void set_branches(size_t branches) { branches_ = branches; }
 
-  // On the compute stream of the program's device. `sync`: the same in every run of a phase.
-  void run(const Program& program, int phase, Stream& stream, const PhaseSync& sync = {});
-  // Several runs as one launch; false: not with this program.
-  bool run(const Program& program, const FunctionCore::RowRuns& runs, Stream& stream);
+  // On the compute stream of the plan's device. `sync`: the same in every run of a phase.
+  void run(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync = {});
+  // Several runs as one launch; false: not with this plan.
+  bool run(const BoundPlan& plan, const FunctionCore::RowRuns& runs, Stream& stream);
   // Lets go of all graphs, and of the events that they refer to.
   void clear() { captures_.clear(); }
 
@@ -43,12 +43,12 @@ class GraphReplay {
   };
   static constexpr size_t kMost = 8;  // results take turns in a few places
 
-  void run_steps(const Program& program, int phase, Stream& stream, const PhaseSync& sync);
+  void run_steps(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync);
 
   std::unique_ptr<WholeStepKernel> whole_step_;
   std::function<void()> prepare_;
   std::vector<Capture> captures_;
-  size_t lanes_ = Program::kLanes;
+  size_t branches_ = BoundPlan::kBranches;
   uint64_t runs_ = 0;
 };
 

@@ -20,7 +20,7 @@ class Replay : public ::testing::Test {
   Replay() : plan_(compile::make_plan(graph(), {})), memory_(plan_, device_) {
     arena_.resize(plan_.device_arenas[0].bytes + 64);
     memory_.device_arena = arena_.data();
-    program_.emplace(plan_, Part::per_device, plan_.kernels->borrow({}), memory_, LaunchPlace{0, -1});
+    bound_.emplace(plan_, Part::per_device, plan_.kernels->borrow({}), memory_, LaunchPlace{0, -1});
   }
 
   static Graph graph() {
@@ -31,8 +31,8 @@ class Replay : public ::testing::Test {
   void run(const Tensor& x, const Tensor& w, Tensor& y) {
     memory_.parameters = {x.impl()->data(), w.impl()->data()};
     memory_.outputs = {y.impl()->data()};
-    program_->bind(memory_);
-    replay_.run(*program_, 0, backend_.compute_stream());
+    bound_->bind(memory_);
+    replay_.run(*bound_, 0, backend_.compute_stream());
     EXPECT_EQ(y.to_vector<float>(), matmul(relu(x), w).to_vector<float>());
   }
 
@@ -41,7 +41,7 @@ class Replay : public ::testing::Test {
   const Plan plan_;
   Memory memory_;
   std::vector<char> arena_;
-  std::optional<Program> program_;
+  std::optional<BoundPlan> bound_;
   GraphReplay replay_;
 };
 
@@ -95,11 +95,11 @@ TEST_F(Replay, ReachesMarksInTheMidstOfItsLaunches) {
   Tensor y = counting({2, 2});
   memory_.parameters = {x.impl()->data(), w.impl()->data()};
   memory_.outputs = {y.impl()->data()};
-  program_->bind(memory_);
+  bound_->bind(memory_);
   CountingMark early, late;
   const PhaseSync::Mark marks[] = {{1, &early}, {100, &late}};
   for (int i = 1; i <= 4; ++i) {
-    replay_.run(*program_, 0, backend_.compute_stream(), {.waits = {}, .marks = marks});
+    replay_.run(*bound_, 0, backend_.compute_stream(), {.waits = {}, .marks = marks});
     EXPECT_EQ(early.reached, i);
     EXPECT_EQ(late.reached, i);
   }

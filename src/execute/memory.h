@@ -16,7 +16,7 @@ using compile::PlanOptions;
 using compile::Space;
 using compile::Step;
 
-// The memory of one program on one device. What changes between runs is read at Program::bind().
+// The memory of one program on one device. What changes between runs is read at BoundPlan::bind().
 struct Memory {
   Device* device = nullptr;  // whose it is; null: the CPU's
   char* device_arena = nullptr;

@@ -16,7 +16,7 @@ constexpr int kManyPrograms = 8;  // so many of one function are worth a word
 
 }  // namespace
 
-struct ReplicatedRuns::Program {
+struct ReplicatedRuns::CompiledSignature {
   SpecList signature;
   std::vector<bool> split;
   std::vector<int64_t> rows;  // of each worker
@@ -70,7 +70,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
   });
   if (found == programs_.end()) {
     const observe::CompileScope compiles(clock);
-    auto program = std::make_unique<Program>();
+    auto program = std::make_unique<CompiledSignature>();
     program->signature = signature;
     program->split = split;
     program->rows = rows;
@@ -108,7 +108,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
     found = std::prev(programs_.end());
   }
   std::rotate(programs_.begin(), found, found + 1);
-  Program& program = *programs_.front();
+  CompiledSignature& program = *programs_.front();
 
   TensorList arguments(inputs.begin(), inputs.end());
   arguments.insert(arguments.end(), traced.captures.begin(), traced.captures.end());

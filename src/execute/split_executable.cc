@@ -58,7 +58,7 @@ SplitExecutable::SplitExecutable(Plan plan, const PlanOptions& options)
     memories_.push_back(&context.memory);
   }
   mirrors_.emplace(plan_.devices, plan_.variables, plan_.variable_updated, std::move(uses.variables));
-  program_.emplace(plan_, Part::per_device, plan_.kernels->borrow(options), memories_, LaunchPlace{0, -1});
+  bound_.emplace(plan_, Part::per_device, plan_.kernels->borrow(options), memories_, LaunchPlace{0, -1});
 }
 
 SplitExecutable::~SplitExecutable() = default;
@@ -75,14 +75,14 @@ void SplitExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outp
     bind_variables();
     bind_inputs(inputs);
   }
-  program_->bind(memories_);
+  bound_->bind(memories_);
   std::optional<observe::BindReplica> bind;
   if (time) bind.emplace(*time);
   try {
-    for (const Program::Segment& segment : program_->segments()) {
+    for (const BoundPlan::Segment& segment : bound_->segments()) {
       const observe::TimeScope scope(time, segment.copies ? Category::copy : Category::compute);
       const TeamScope team(segment.threads);
-      program_->run(segment);
+      bound_->run(segment);
       if (time && segment.copies)
         time->count(observe::Counter::host_copies, static_cast<int64_t>(segment.end - segment.begin));
     }
@@ -92,10 +92,10 @@ void SplitExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outp
   }
   mirrors_->commit();
   for (size_t d = 0; d < contexts_.size(); ++d) {
-    backend_of(contexts_[d]->device).count_kernels(program_->work(d).kernels, program_->work(d).flops);
+    backend_of(contexts_[d]->device).count_kernels(bound_->work(d).kernels, bound_->work(d).flops);
     if (!time) continue;
-    time->count(observe::Counter::flops, program_->work(d).flops);
-    time->count(observe::Counter::half_flops, program_->work(d).half_flops);
+    time->count(observe::Counter::flops, bound_->work(d).flops);
+    time->count(observe::Counter::half_flops, bound_->work(d).half_flops);
   }
 }
 

@@ -9,9 +9,9 @@
 #include <optional>
 #include <vector>
 
+#include "execute/bound_plan.h"
 #include "execute/executable.h"
 #include "execute/output_pool.h"
-#include "execute/program.h"
 #include "execute/staged_input.h"
 #include "execute/variable_mirrors.h"
 
@@ -48,7 +48,7 @@ class SplitExecutable final : public Executable {
   std::vector<std::unique_ptr<Context>> contexts_;  // by device
   std::vector<const Memory*> memories_;             // of the contexts
   std::optional<VariableMirrors> mirrors_;
-  std::optional<Program> program_;
+  std::optional<BoundPlan> bound_;
   std::vector<OutputPool> outputs_;
 };
 

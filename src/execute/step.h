@@ -1,7 +1,7 @@
 // A step over all its devices: the plain case is one of them and one replica, and costs nothing extra.
 //
 //   StepPlans          what is to be done, per size of slice
-//   DeviceRun          one device's part: programs, memory, captured graphs; on a thread of DeviceThreads
+//   DeviceRun          one device's part: bound plans, memory, captured graphs; on a thread of DeviceThreads
 //   AllReduce          the sums between phases
 //   VariableMirrors, ReplicaVariables, ReplicatedOutputs    what the devices share
 //   StepObserver       who listens

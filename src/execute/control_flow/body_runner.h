@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "compile/control_flow/body.h"
-#include "execute/program.h"
+#include "execute/bound_plan.h"
 
 namespace lockstep::execute {
 
@@ -37,7 +37,7 @@ class BodyRunner {
   std::shared_ptr<KernelSet> kernels_;
   Memory memory_;
   size_t constant_bytes_ = 0;  // behind the arena
-  std::optional<Program> bound_;
+  std::optional<BoundPlan> bound_;
 };
 
 }  // namespace lockstep::execute

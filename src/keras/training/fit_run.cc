@@ -154,7 +154,7 @@ FitRun::Registration::Registration(Trainer& trainer, FitRun& run, std::source_lo
   require(!trainer.run_, ErrorCode::failed_precondition, where,
           "fit: the model is being fitted already, by the fit whose callback this is or on another thread; "
           "fit another model, or a clone");
-  trainer.program();  // for the strategy that the model has now: from here on it cannot change
+  trainer.compiled_steps();  // for the strategy that the model has now: from here on it cannot change
   trainer.run_ = &run;
 }
 FitRun::Registration::~Registration() {

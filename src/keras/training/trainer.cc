@@ -41,7 +41,7 @@ void Trainer::compile(const CompileOptions& options, std::source_location where)
     options_.optimizer = optimizers::LossScaleOptimizer(options.optimizer);
   compiled_ = true;
   outputs_ = std::make_unique<Outputs>(model_, options_);
-  if (program_) program_->steps.forget();
+  if (compiled_steps_) compiled_steps_->steps.forget();
 }
 
 void Trainer::require_compiled(const char* what, std::source_location where) const {
@@ -105,17 +105,17 @@ Steps Trainer::make_steps(observe::StepClock* clock) {
                strategy().replica_options(), clock);
 }
 
-Trainer::Program::Program(Trainer& trainer)
+Trainer::CompiledSteps::CompiledSteps(Trainer& trainer)
     : owner(trainer.model_.owner()),
       clock({.replicas = std::max(1, static_cast<int>(trainer.strategy().devices().size()))}),
       steps(trainer.make_steps(&clock)) {}
 
-Trainer::Program& Trainer::program() {
-  if (program_ && program_->owner == model_.owner()) return *program_;
+Trainer::CompiledSteps& Trainer::compiled_steps() {
+  if (compiled_steps_ && compiled_steps_->owner == model_.owner()) return *compiled_steps_;
   require(!run_, ErrorCode::failed_precondition, std::source_location::current(), "model \"", model_.name(),
           "\" was given to another strategy while it is being fitted; adopt it before or after");
-  program_ = std::make_unique<Program>(*this);
-  return *program_;
+  compiled_steps_ = std::make_unique<CompiledSteps>(*this);
+  return *compiled_steps_;
 }
 
 bool Trainer::runs_eagerly() const {
@@ -126,16 +126,17 @@ bool Trainer::runs_eagerly() const {
 
 void Trainer::run_step(StepKind kind, const Batch& batch, std::source_location where) {
   Tensor other;
-  program().steps.run(kind, batch, runs_eagerly(), kind == StepKind::train ? last_loss_ : other, where);
+  compiled_steps().steps.run(kind, batch, runs_eagerly(), kind == StepKind::train ? last_loss_ : other,
+                             where);
 }
 
 bool Trainer::run_steps(StepKind kind, const BatchReader::Runs& runs, std::source_location where) {
   Tensor other;
-  return program().steps.run(kind, runs, kind == StepKind::train ? last_loss_ : other, where);
+  return compiled_steps().steps.run(kind, runs, kind == StepKind::train ? last_loss_ : other, where);
 }
 
 TensorList Trainer::predict_step(const Batch& batch, std::source_location where) {
-  TensorList results = program().steps.predict(batch, runs_eagerly(), where);
+  TensorList results = compiled_steps().steps.predict(batch, runs_eagerly(), where);
   if (!strategy().workers()) return results;
   // Every worker gets the results of all rows, in their order.
   const TensorList all = strategy().gather_from_workers("predictions", results);

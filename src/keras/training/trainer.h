@@ -70,7 +70,7 @@ class Trainer {
   void build_for(const Model& handle, const Data& data, std::source_location where) const;
   // Times the training steps of the run under way, or of the last one. The compiled steps keep its address:
   // it stays the same while a run is under way, and until the model gets another strategy.
-  observe::StepClock& clock() { return program().clock; }
+  observe::StepClock& clock() { return compiled_steps().clock; }
   // The fit under way; null: there is none.
   const FitRun* run() const { return run_; }
   void reset_metrics() { outputs_->reset(); }
@@ -120,21 +120,21 @@ class Trainer {
   void make_variables(const Data& data, int64_t batch_size, std::source_location where);
   // The compiled steps are for workers that have formed anew since.
   void forget_steps() {
-    if (program_) program_->steps.forget();
+    if (compiled_steps_) compiled_steps_->steps.forget();
   }
 
  private:
   friend class FitRun;
 
   // The compiled steps, for the model's strategy as it was then, and the clock whose address they keep.
-  struct Program {
-    explicit Program(Trainer& trainer);
+  struct CompiledSteps {
+    explicit CompiledSteps(Trainer& trainer);
     std::shared_ptr<const VariableOwner> owner;
     observe::StepClock clock;
     Steps steps;
   };
   // Made when it is first needed: prediction needs no compile().
-  Program& program();
+  CompiledSteps& compiled_steps();
   TensorList run_body(StepKind kind, const Batch& batch);
   // Calls f again where workers of an elastic run are lost meanwhile. Inside of a fit that is the fit's.
   template <class F>
@@ -150,7 +150,7 @@ class Trainer {
   bool compiled_ = false;
   std::unique_ptr<Outputs> outputs_;  // from compile() on
   Tensor last_loss_;
-  std::unique_ptr<Program> program_;
+  std::unique_ptr<CompiledSteps> compiled_steps_;
   FitRun* run_ = nullptr;  // the fit under way
   RunControl control_;     // of that one
   int agreed_signal_ = 0;  // of a run of several workers

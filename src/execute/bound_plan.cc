@@ -1,4 +1,4 @@
-#include "execute/program.h"
+#include "execute/bound_plan.h"
 
 #include <algorithm>
 #include <limits>
@@ -45,8 +45,8 @@ bool changes_between_runs(Space space) {
 
 }  // namespace
 
-Program::Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels,
-                 std::span<const Memory* const> memories, LaunchPlace place)
+BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels,
+                     std::span<const Memory* const> memories, LaunchPlace place)
     : kernels_(std::move(kernels)),
       first_step_(plan.steps.data()),
       work_(memories.size()),
@@ -75,7 +75,7 @@ Program::Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels
 }
 
 // The launch that computes these steps.
-void Program::add(std::span<const Step> steps, const Kernel* kernel) {
+void BoundPlan::add(std::span<const Step> steps, const Kernel* kernel) {
   const Step& first = steps[0];
   Cost cost;
   int64_t half_flops = 0;
@@ -115,7 +115,7 @@ void Program::add(std::span<const Step> steps, const Kernel* kernel) {
       }
 }
 
-void Program::rebase(std::span<const Memory* const> memories) {
+void BoundPlan::rebase(std::span<const Memory* const> memories) {
   for (Launch& launch : launches_) {
     const Memory& memory = *memories[static_cast<size_t>(launch.step->place.device)];
     char* arena = part_ == Part::per_replica ? memory.replica_arena : memory.device_arena;
@@ -125,7 +125,7 @@ void Program::rebase(std::span<const Memory* const> memories) {
     pointers_[patch.pointer] = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
 }
 
-void Program::bind(std::span<const Memory* const> memories) {
+void BoundPlan::bind(std::span<const Memory* const> memories) {
   for (size_t i = 0; i < patches_.size(); ++i) {
     const Patch& patch = patches_[i];
     void* const pointer = memories[static_cast<size_t>(patch.operand.device)]->at(patch.operand);
@@ -134,18 +134,18 @@ void Program::bind(std::span<const Memory* const> memories) {
   }
 }
 
-std::pair<size_t, size_t> Program::launches_of(int phase) const {
+std::pair<size_t, size_t> BoundPlan::launches_of(int phase) const {
   return {phase_begin_[static_cast<size_t>(phase)], phase_begin_[static_cast<size_t>(phase) + 1]};
 }
 
-size_t Program::launches_until(int steps) const {
+size_t BoundPlan::launches_until(int steps) const {
   const Step* const end = first_step_ + steps;
   return static_cast<size_t>(std::partition_point(launches_.begin(), launches_.end(),
                                                   [&](const Launch& l) { return l.step < end; }) -
                              launches_.begin());
 }
 
-void Program::run(int phase, Stream& stream, const PhaseSync& sync) const {
+void BoundPlan::run(int phase, Stream& stream, const PhaseSync& sync) const {
   auto [at, end] = launches_of(phase);
   for (const PhaseSync::Wait& wait : sync.waits)
     for (const Event* event : wait.events) event->wait(stream);
@@ -158,20 +158,20 @@ void Program::run(int phase, Stream& stream, const PhaseSync& sync) const {
   run(at, end, stream);
 }
 
-void Program::run(size_t begin, size_t end, Stream& stream) const {
+void BoundPlan::run(size_t begin, size_t end, Stream& stream) const {
   if (begin == end) return;
   stream.device().bind_thread();
   launch_place() = place_;
   for (size_t i = begin; i < end; ++i) launch(launches_[i], place_, stream);
 }
 
-void Program::run_inside(int phase, Stream& stream) const {
+void BoundPlan::run_inside(int phase, Stream& stream) const {
   const LaunchPlace place = launch_place();
   const auto [begin, end] = launches_of(phase);
   for (size_t i = begin; i < end; ++i) launch(launches_[i], place, stream);
 }
 
-void Program::run(const Segment& segment) const {
+void BoundPlan::run(const Segment& segment) const {
   const LaunchPlace place{segment.device, place_.replica};
   launch_place() = place;
   DeviceBackend& device = backend_of(*devices_[static_cast<size_t>(segment.device)]);
@@ -181,7 +181,7 @@ void Program::run(const Segment& segment) const {
     segment.copies ? copy(launches_[i]) : launch(launches_[i], place, stream);
 }
 
-void Program::copy(const Launch& l) const {
+void BoundPlan::copy(const Launch& l) const {
   const auto device = [&](const Operand& operand) -> Device& {
     return *devices_[static_cast<size_t>(operand.device)];
   };
@@ -215,25 +215,26 @@ bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) 
 
 // Running side by side pays where a device is done with a launch before it is filled: phases of more than a few milliseconds
 // consist of launches that fill it, and take each other's cache instead.
-bool Program::is_long(size_t begin, size_t end) const {
+bool BoundPlan::is_long(size_t begin, size_t end) const {
   constexpr int64_t kLongFlops = 1'000'000'000'000, kLongBytes = 8'000'000'000;
   int64_t flops = 0, bytes = 0;
   for (size_t i = begin; i < end; ++i) flops += launches_[i].flops, bytes += launches_[i].bytes;
   return flops >= kLongFlops || bytes >= kLongBytes;
 }
 
-std::vector<CapturedLaunch> Program::captured_launches(int phase, const PhaseSync& sync, size_t lanes) const {
+std::vector<CapturedLaunch> BoundPlan::captured_launches(int phase, const PhaseSync& sync,
+                                                         size_t branches) const {
   const auto [begin, end] = launches_of(phase);
-  if (is_long(begin, end)) lanes = 1;
+  if (is_long(begin, end)) branches = 1;
   struct Use {
     std::vector<MemoryRange> reads, writes;
     bool pure = true;
-    bool crosses = false;      // it is no work, and has no lane
+    bool crosses = false;      // it is no work, and has no branch
     bool last = false;         // behind all earlier ones
     std::vector<bool> before;  // which earlier ones happen before it, directly or not
   };
   std::vector<Use> uses;
-  std::vector<size_t> lasts;  // by lane: its last launch
+  std::vector<size_t> lasts;  // by branch: its last launch
   std::vector<CapturedLaunch> all;
   const auto add = [&](Use use, std::function<void(Stream&)> launch) {
     CapturedLaunch captured{.launch = std::move(launch), .after = {}};
@@ -254,16 +255,16 @@ std::vector<CapturedLaunch> Program::captured_launches(int phase, const PhaseSyn
         wait_for(j);
     }
     if (!use.crosses) {
-      // A lane whose last launch comes before it anyhow, the latest of them; a new lane; or the one that has rested longest.
-      size_t* lane = nullptr;
+      // A branch whose last launch comes before it anyhow, the latest of them; a new branch; or the one that has rested longest.
+      size_t* branch = nullptr;
       for (size_t& last : lasts)
-        if (use.before[last] && (!lane || last > *lane)) lane = &last;
-      if (!lane && lasts.size() < lanes) lane = &lasts.emplace_back();
-      if (!lane) {
-        lane = &*std::min_element(lasts.begin(), lasts.end());
-        wait_for(*lane);
+        if (use.before[last] && (!branch || last > *branch)) branch = &last;
+      if (!branch && lasts.size() < branches) branch = &lasts.emplace_back();
+      if (!branch) {
+        branch = &*std::min_element(lasts.begin(), lasts.end());
+        wait_for(*branch);
       }
-      *lane = uses.size();
+      *branch = uses.size();
     }
     uses.push_back(std::move(use));
     all.push_back(std::move(captured));
@@ -303,12 +304,12 @@ std::vector<CapturedLaunch> Program::captured_launches(int phase, const PhaseSyn
   return all;
 }
 
-const Device& Program::device_of(const Launch& l) const {
+const Device& BoundPlan::device_of(const Launch& l) const {
   if (!devices_.empty()) return *devices_[static_cast<size_t>(l.step->place.device)];
   return home_ ? *home_ : device_by_name("/CPU:0");
 }
 
-void Program::launch(const Launch& l, LaunchPlace place, Stream& stream) const {
+void BoundPlan::launch(const Launch& l, LaunchPlace place, Stream& stream) const {
   const observe::EventOptions about{
       .device = place.device, .replica = place.replica, .flops = l.flops, .bytes = l.bytes};
   const auto enqueue = [&] {

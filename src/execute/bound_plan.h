@@ -17,19 +17,19 @@ namespace lockstep::execute {
 
 using compile::KernelSet;
 
-// Which of a plan's steps a program runs: those that run once per device, or those of one replica.
+// Which of a plan's steps are bound: those that run once per device, or those of one replica.
 enum class Part : bool { per_device, per_replica };
 
-// One run at a time, and one run at a time of all programs that share the kernels.
-class Program {
+// One run at a time, and one run at a time of all bound plans that share the kernels.
+class BoundPlan {
  public:
   // The plan must outlive this. `place` is what launches say of themselves.
-  Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels, const Memory& memory,
-          LaunchPlace place)
-      : Program(plan, part, std::move(kernels), only(memory), place) {}
-  // `memories`: one; of a program that is split over several devices, one for each of them.
-  Program(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels,
-          std::span<const Memory* const> memories, LaunchPlace place);
+  BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels, const Memory& memory,
+            LaunchPlace place)
+      : BoundPlan(plan, part, std::move(kernels), only(memory), place) {}
+  // `memories`: one; of a plan that is split over several devices, one for each of them.
+  BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels,
+            std::span<const Memory* const> memories, LaunchPlace place);
 
   // Fills in the pointers that may have changed since the last run.
   void bind(const Memory& memory) { bind(only(memory)); }
@@ -45,21 +45,21 @@ class Program {
   // How many launches come from the plan's first `steps` steps.
   size_t launches_until(int steps) const;
 
-  // What bind() filled in: a program whose pointers are the same makes the same launches.
+  // What bind() filled in: a plan whose pointers are the same makes the same launches.
   std::span<void* const> bound_pointers() const { return bound_; }
   // Pointers of all steps in order, of each the inputs and then the outputs.
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be captured and replayed.
   bool capturable() const { return capturable_; }
-  // The launches of one phase for a capture, each behind those whose memory it shares, and no more than `lanes` of them
+  // The launches of one phase for a capture, each behind those whose memory it shares, and no more than `branches` of them
   // side by side: a GPU goes from one queue of work to the next within microseconds, but with hundreds of them, and those
   // of other devices on the GPU, it takes a hundred. Those of a long phase keep their order. They refer to this, and to
   // the events and marks.
   std::vector<CapturedLaunch> captured_launches(int phase, const PhaseSync& sync = {},
-                                                size_t lanes = kLanes) const;
-  static constexpr size_t kLanes = 8;
+                                                size_t branches = kBranches) const;
+  static constexpr size_t kBranches = 8;
 
-  // Consecutive steps of a split program on one device.
+  // Consecutive steps of a split plan on one device.
   struct Segment {
     size_t begin = 0;
     size_t end = 0;
@@ -81,7 +81,7 @@ class Program {
       return *this;
     }
   };
-  // The work of one run, on one device of a split program or on the one there is.
+  // The work of one run, on one device of a split plan or on the one there is.
   const Work& work(size_t device = 0) const { return work_[device]; }
 
  private:
@@ -122,11 +122,11 @@ class Program {
   std::vector<size_t> phase_begin_;  // launches of phase p: [phase_begin_[p], phase_begin_[p + 1])
   std::vector<Segment> segments_;
   std::vector<Work> work_;
-  std::span<Device* const> devices_;  // of a split program
+  std::span<Device* const> devices_;  // of a split plan
   const Part part_;
   bool checked_;  // results are looked at after every launch
   bool capturable_ = true;
-  Device* home_;  // of a program in one place; null: the CPU
+  Device* home_;  // of a plan in one place; null: the CPU
   const LaunchPlace place_;
 };
 
