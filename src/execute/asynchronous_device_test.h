@@ -13,7 +13,7 @@ namespace lockstep::testing {
 
 class AsynchronousDevice : public DeviceBackend {
  public:
-  explicit AsynchronousDevice(int index) : DeviceBackend(DeviceKind::cpu, index, 1) {}
+  explicit AsynchronousDevice(int index, DeviceKind kind = DeviceKind::cpu) : DeviceBackend(kind, index, 1) {}
 
   int captures = 0;              // graphs made
   int replays = 0;               // of all of them
