@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "compile/passes/fusion.h"
-#include "compile/passes/transfers.h"
 #include "device/copy.h"
 #include "device/device_backend.h"
 #include "graph/numerics.h"
@@ -13,30 +12,21 @@
 
 namespace lockstep::execute {
 
-using compile::kFused;
-using compile::kTransfer;
-
 namespace {
 
 // "fused(mul,add,relu) float32(32, 128)  model/dense": what a person looks for in a trace. Of a group: "fused(mul,add,relu)*3
 // float32, 4096 elements".
-std::string launch_name(std::span<const Step> steps) {
-  const Step& step = steps[0];
-  std::string text(step.op->name);
-  if (step.op == &kFused) {
-    const auto& ops = step.attrs.as<compile::FusedAttrs>().ops;
-    text += '(';
-    for (size_t i = 0; i < ops.size() && i < 6; ++i) text += (i ? "," : "") + std::string(ops[i]);
-    text += ops.size() > 6 ? ",...)" : ")";
-  }
-  if (steps.size() > 1) {
+std::string launch_name(std::span<const KernelCall> calls) {
+  const KernelCall& call = calls[0];
+  std::string text = compile::name_with_parts(*call.op, call.attrs);
+  if (calls.size() > 1) {
     int64_t elements = 0;
-    for (const Step& s : steps) elements += s.output_layouts[0].spec.shape.size();
-    return text + detail::concat("*", steps.size(), " ", step.output_layouts[0].spec.dtype, ", ", elements,
+    for (const KernelCall& one : calls) elements += one.output_layouts[0].spec.shape.size();
+    return text + detail::concat("*", calls.size(), " ", call.output_layouts[0].spec.dtype, ", ", elements,
                                  " elements");
   }
-  if (!step.output_layouts.empty()) text += detail::concat(" ", step.output_layouts[0].spec);
-  return step.layer.empty() ? text : text + "  " + step.layer;
+  if (!call.output_layouts.empty()) text += detail::concat(" ", call.output_layouts[0].spec);
+  return call.layer.empty() ? text : text + "  " + call.layer;
 }
 
 bool changes_between_runs(Space space) {
@@ -48,7 +38,7 @@ bool changes_between_runs(Space space) {
 BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> kernels,
                      std::span<const Memory* const> memories, LaunchPlace place)
     : kernels_(std::move(kernels)),
-      first_step_(plan.steps.data()),
+      first_call_(plan.calls.data()),
       work_(memories.size()),
       devices_(plan.devices),
       part_(part),
@@ -58,43 +48,42 @@ BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> ker
       home_(memories[0]->device),
       place_(place) {
   int phase = -1;
-  for (size_t s = 0; s < plan.steps.size();) {
-    const Step& step = plan.steps[s];
-    if (step.place.per_replica != (part == Part::per_replica)) {
+  for (size_t s = 0; s < plan.calls.size();) {
+    const KernelCall& call = plan.calls[s];
+    if (call.place.per_replica != (part == Part::per_replica)) {
       ++s;
       continue;
     }
-    for (; phase < step.place.phase; ++phase) phase_begin_.push_back(launches_.size());
-    const compile::PreparedLaunch& prepared = kernels_->launch(plan.steps, s);
-    add(std::span(plan.steps).subspan(s, prepared.steps), prepared.kernel.get());
-    s += prepared.steps;
+    for (; phase < call.place.phase; ++phase) phase_begin_.push_back(launches_.size());
+    const compile::PreparedLaunch& prepared = kernels_->launch(plan.calls, s);
+    add(std::span(plan.calls).subspan(s, prepared.calls), prepared.kernel.get());
+    s += prepared.calls;
   }
   for (; phase < plan.phases; ++phase) phase_begin_.push_back(launches_.size());
   bound_.resize(patches_.size());
   rebase(memories);
 }
 
-// The launch that computes these steps.
-void BoundPlan::add(std::span<const Step> steps, const Kernel* kernel) {
-  const Step& first = steps[0];
+// The launch that computes these calls.
+void BoundPlan::add(std::span<const KernelCall> calls, const Kernel* kernel) {
+  const KernelCall& first = calls[0];
   Cost cost;
   int64_t half_flops = 0;
-  for (const Step& step : steps) {
-    cost.flops += step.cost.flops;
-    cost.bytes += step.cost.bytes;
-    if (is_floating(step.dtype()) && size_of(step.dtype()) == 2) half_flops += step.cost.flops;
+  for (const KernelCall& call : calls) {
+    cost.flops += call.cost.flops;
+    cost.bytes += call.cost.bytes;
+    if (is_floating(call.dtype()) && size_of(call.dtype()) == 2) half_flops += call.cost.flops;
   }
-  const bool copies = first.op == &kTransfer;
-  if (!copies)
+  if (!first.copies)
     work_[static_cast<size_t>(first.place.device)] +=
         {.kernels = 1, .flops = cost.flops, .half_flops = half_flops};
-  if (!copies && !kernel) return;  // on a device that computes nothing
+  if (!first.copies && !kernel) return;  // on a device that computes nothing
   if (kernel) capturable_ = capturable_ && !kernel->reads_values();
   if (!devices_.empty()) {
     if (segments_.empty() || segments_.back().device != first.place.device ||
-        segments_.back().copies != copies)
+        segments_.back().copies != first.copies)
       segments_.push_back({launches_.size(), launches_.size(), first.place.device,
-                           devices_[static_cast<size_t>(first.place.device)]->threads(), copies});
+                           devices_[static_cast<size_t>(first.place.device)]->threads(), first.copies});
     ++segments_.back().end;
   }
   launches_.push_back({.kernel = kernel,
@@ -102,13 +91,13 @@ void BoundPlan::add(std::span<const Step> steps, const Kernel* kernel) {
                        .outputs = pointers_.size() + first.inputs.size(),
                        .workspace_offset = first.workspace_bytes > 0 ? first.workspace_offset : -1,
                        .workspace = nullptr,
-                       .name = observe::intern(launch_name(steps)),
+                       .name = observe::intern(launch_name(calls)),
                        .flops = cost.flops,
                        .bytes = cost.bytes,
-                       .step = &first,
-                       .steps = steps.size()});
-  for (const Step& step : steps)
-    for (const auto* operands : {&step.inputs, &step.outputs})
+                       .call = &first,
+                       .calls = calls.size()});
+  for (const KernelCall& call : calls)
+    for (const auto* operands : {&call.inputs, &call.outputs})
       for (const Operand& operand : *operands) {
         (changes_between_runs(operand.space) ? patches_ : fixed_).push_back({pointers_.size(), operand});
         pointers_.push_back(nullptr);
@@ -117,7 +106,7 @@ void BoundPlan::add(std::span<const Step> steps, const Kernel* kernel) {
 
 void BoundPlan::rebase(std::span<const Memory* const> memories) {
   for (Launch& launch : launches_) {
-    const Memory& memory = *memories[static_cast<size_t>(launch.step->place.device)];
+    const Memory& memory = *memories[static_cast<size_t>(launch.call->place.device)];
     char* arena = part_ == Part::per_replica ? memory.replica_arena : memory.device_arena;
     launch.workspace = launch.workspace_offset >= 0 ? arena + launch.workspace_offset : nullptr;
   }
@@ -138,10 +127,10 @@ std::pair<size_t, size_t> BoundPlan::launches_of(int phase) const {
   return {phase_begin_[static_cast<size_t>(phase)], phase_begin_[static_cast<size_t>(phase) + 1]};
 }
 
-size_t BoundPlan::launches_until(int steps) const {
-  const Step* const end = first_step_ + steps;
+size_t BoundPlan::launches_until(int calls) const {
+  const KernelCall* const end = first_call_ + calls;
   return static_cast<size_t>(std::partition_point(launches_.begin(), launches_.end(),
-                                                  [&](const Launch& l) { return l.step < end; }) -
+                                                  [&](const Launch& l) { return l.call < end; }) -
                              launches_.begin());
 }
 
@@ -186,9 +175,9 @@ void BoundPlan::copy(const Launch& l) const {
     return *devices_[static_cast<size_t>(operand.device)];
   };
   const observe::Span span(
-      l.name, "copy", {.device = l.step->outputs[0].device, .replica = place_.replica, .bytes = l.bytes});
-  copy_across(device(l.step->inputs[0]), pointers_[l.inputs], device(l.step->outputs[0]),
-              pointers_[l.outputs], l.step->output_layouts[0].spec.bytes());
+      l.name, "copy", {.device = l.call->outputs[0].device, .replica = place_.replica, .bytes = l.bytes});
+  copy_across(device(l.call->inputs[0]), pointers_[l.inputs], device(l.call->outputs[0]),
+              pointers_[l.outputs], l.call->output_layouts[0].spec.bytes());
 }
 
 namespace {
@@ -284,16 +273,16 @@ std::vector<CapturedLaunch> BoundPlan::captured_launches(int phase, const PhaseS
   for (size_t i = begin; i < end; ++i) {
     add_marks(i);
     const Launch& l = launches_[i];
-    Use use{.reads = {}, .writes = {}, .pure = l.step->op->pure, .before = {}};
-    for (size_t s = 0, at = l.inputs; s < l.steps; ++s) {
-      for (const OperandLayout& layout : l.step[s].input_layouts)
+    Use use{.reads = {}, .writes = {}, .pure = l.call->op->pure, .before = {}};
+    for (size_t s = 0, at = l.inputs; s < l.calls; ++s) {
+      for (const OperandLayout& layout : l.call[s].input_layouts)
         use.reads.push_back(range_of(layout, pointers_[at++]));
-      for (const OperandLayout& layout : l.step[s].output_layouts)
+      for (const OperandLayout& layout : l.call[s].output_layouts)
         use.writes.push_back(range_of(layout, pointers_[at++]));
     }
     if (l.workspace) {
       const auto* at = static_cast<const char*>(l.workspace);
-      use.writes.push_back({at, at + l.step->workspace_bytes});
+      use.writes.push_back({at, at + l.call->workspace_bytes});
     }
     add(std::move(use), [this, &l](Stream& stream) {
       launch_place() = place_;
@@ -305,7 +294,7 @@ std::vector<CapturedLaunch> BoundPlan::captured_launches(int phase, const PhaseS
 }
 
 const Device& BoundPlan::device_of(const Launch& l) const {
-  if (!devices_.empty()) return *devices_[static_cast<size_t>(l.step->place.device)];
+  if (!devices_.empty()) return *devices_[static_cast<size_t>(l.call->place.device)];
   return home_ ? *home_ : device_by_name("/CPU:0");
 }
 
@@ -326,14 +315,14 @@ void BoundPlan::launch(const Launch& l, LaunchPlace place, Stream& stream) const
     if (checked_) [[unlikely]] {
       stream.synchronize();  // the kernel's own time is no part of the check's
       const int64_t start = monotonic_ns();
-      check_numerics(device_of(l), l.step->op->name, l.step->input_layouts, l.step->output_layouts,
-                     pointers_.data() + l.inputs, l.step->where);
+      check_numerics(device_of(l), l.call->op->name, l.call->input_layouts, l.call->output_layouts,
+                     pointers_.data() + l.inputs, l.call->where);
       if (auto* clock = observe::current_replica())
         clock->count(observe::Counter::checking_ns, monotonic_ns() - start);
     }
   } catch (Error& error) {
-    error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.step->where.file_name(), ":",
-                              l.step->where.line()));
+    error.note(detail::concat("in ", l.name.c_str(), ", emitted at ", l.call->where.file_name(), ":",
+                              l.call->where.line()));
     throw;
   }
 }

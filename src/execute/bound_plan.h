@@ -17,7 +17,7 @@ namespace lockstep::execute {
 
 using compile::KernelSet;
 
-// Which of a plan's steps are bound: those that run once per device, or those of one replica.
+// Which of a plan's calls are bound: those that run once per device, or those of one replica.
 enum class Part : bool { per_device, per_replica };
 
 // One run at a time, and one run at a time of all bound plans that share the kernels.
@@ -37,17 +37,17 @@ class BoundPlan {
   // Fills in all others: for memory whose arenas have moved.
   void rebase(const Memory& memory) { rebase(only(memory)); }
 
-  // Launches the steps of one phase on a stream of the memory's device.
+  // Launches the calls of one phase on a stream of the memory's device.
   void run(int phase, Stream& stream, const PhaseSync& sync = {}) const;
   // The same on any stream, as part of a kernel: the launches belong to the place of that kernel.
   void run_inside(int phase, Stream& stream) const;
   std::pair<size_t, size_t> launches_of(int phase) const;
-  // How many launches come from the plan's first `steps` steps.
-  size_t launches_until(int steps) const;
+  // How many launches come from the plan's first `calls` calls.
+  size_t launches_until(int calls) const;
 
   // What bind() filled in: a plan whose pointers are the same makes the same launches.
   std::span<void* const> bound_pointers() const { return bound_; }
-  // Pointers of all steps in order, of each the inputs and then the outputs.
+  // Pointers of all calls in order, of each the inputs and then the outputs.
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be captured and replayed.
   bool capturable() const { return capturable_; }
@@ -59,7 +59,7 @@ class BoundPlan {
                                                 size_t branches = kBranches) const;
   static constexpr size_t kBranches = 8;
 
-  // Consecutive steps of a split plan on one device.
+  // Consecutive calls of a split plan on one device.
   struct Segment {
     size_t begin = 0;
     size_t end = 0;
@@ -96,15 +96,15 @@ class BoundPlan {
     observe::Name name;
     int64_t flops;
     int64_t bytes;
-    const Step* step;
-    size_t steps = 1;  // of a group: so many from that one on
+    const KernelCall* call;
+    size_t calls = 1;  // of a group: so many from that one on
   };
   struct Patch {
     size_t pointer;
     Operand operand;
   };
 
-  void add(std::span<const Step> steps, const Kernel* kernel);
+  void add(std::span<const KernelCall> calls, const Kernel* kernel);
   bool is_long(size_t begin, size_t end) const;
   void rebase(std::span<const Memory* const> memories);
   void run(size_t begin, size_t end, Stream& stream) const;
@@ -114,7 +114,7 @@ class BoundPlan {
 
   std::shared_ptr<KernelSet> kernels_;
   std::vector<Launch> launches_;
-  const Step* first_step_;  // of the plan
+  const KernelCall* first_call_;  // of the plan
   std::vector<void*> pointers_;
   std::vector<void*> bound_;  // by patch
   std::vector<Patch> patches_;

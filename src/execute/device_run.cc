@@ -89,7 +89,7 @@ void DeviceRun::make_plan(size_t p, Lanes& lanes) {
   const Plan& plan = step_plans_[p];
   DevicePlan made{
       .plan = p, .memory = Memory(plan, device_), .arena = nullptr, .bound = nullptr, .replay = {}};
-  // A program that is one kernel has memory of its own, and needs the arena where its steps run one by one for once.
+  // A plan that is one kernel has memory of its own, and needs the arena where its calls are made one by one for once.
   alignas(64) static char nowhere[64];
   made.memory.device_arena = nowhere;
   for (size_t i = 0; i < plan.captures.size(); ++i) made.memory.captures[i] = held_.hold(plan.captures[i]);
@@ -101,7 +101,7 @@ void DeviceRun::make_plan(size_t p, Lanes& lanes) {
   if (!layout_.replicated() && made.bound->capturable()) made.replay.fuse(fuse_whole_step(plan, device_));
   plans_.push_back(std::move(made));
   if (!plans_.back().replay.fused()) return make_arena(plans_.back());
-  plans_.back().replay.before_steps([this, index = plans_.size() - 1] { make_arena(plans_[index]); });
+  plans_.back().replay.before_calls([this, index = plans_.size() - 1] { make_arena(plans_[index]); });
 }
 
 void DeviceRun::make_arena(DevicePlan& made) {

@@ -65,7 +65,7 @@ class DeviceRun {
   struct DevicePlan {
     size_t plan = 0;
     Memory memory;
-    std::unique_ptr<Storage> arena;  // null: a fused program's, whose steps never ran by themselves
+    std::unique_ptr<Storage> arena;  // null: a fused plan's, whose calls were never made one by one
     std::unique_ptr<BoundPlan> bound;
     GraphReplay replay;
   };

@@ -10,9 +10,9 @@ EarlyWrites::EarlyWrites(const StepPlans& plans, const std::vector<size_t>& mirr
                          const std::vector<size_t>& parted) {
   const Plan& plan = plans.first();
   std::vector<bool> early(plan.variables.size());
-  for (const compile::Step& step : plan.steps)
-    for (const compile::Operand& output : step.outputs)
-      if (output.space == compile::Space::variable && step.place.phase + 1 < plan.phases)
+  for (const compile::KernelCall& call : plan.calls)
+    for (const compile::Operand& output : call.outputs)
+      if (output.space == compile::Space::variable && call.place.phase + 1 < plan.phases)
         early[static_cast<size_t>(output.index)] = true;
   for (const size_t v : mirrored)
     if (early[v]) mirrored_.push_back(plan.variables[v]);

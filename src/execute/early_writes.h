@@ -13,7 +13,7 @@ namespace lockstep::execute {
 // replicas read, accumulated gradients) is kept, so that a step that failed has never been.
 class EarlyWrites {
  public:
-  // For plans whose steps run in the host's memory; `mirrored` and `parted` are variables of the first.
+  // For plans whose calls run in the host's memory; `mirrored` and `parted` are variables of the first.
   EarlyWrites(const StepPlans& plans, const std::vector<size_t>& mirrored, const std::vector<size_t>& parted);
 
   // Before the step, when every replica has its parts.

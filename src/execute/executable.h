@@ -1,7 +1,7 @@
 // A compiled program that can be run, in one place or in several.
 //
 //   step.h               one plan per size of slice, replicas on one or more devices: one of each is the plain case
-//   split_executable.h   a plan whose steps run on several devices in turn
+//   split_executable.h   a plan whose calls run on several devices in turn
 #pragma once
 
 #include <span>

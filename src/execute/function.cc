@@ -319,10 +319,10 @@ class FunctionCore::Impl {
 
   void log_placement(const Plan& plan, std::span<Device* const> devices) const {
     if (!config::get_log_device_placement()) return;
-    for (const compile::Step& step : plan.steps)
-      log(LogLevel::info, "function \"", options_.name, "\": ", step.op->name, " -> ",
-          *devices[static_cast<size_t>(step.place.device)], " [", step.where.file_name(), ":",
-          step.where.line(), "]");
+    for (const compile::KernelCall& call : plan.calls)
+      log(LogLevel::info, "function \"", options_.name, "\": ", call.op->name, " -> ",
+          *devices[static_cast<size_t>(call.place.device)], " [", call.where.file_name(), ":",
+          call.where.line(), "]");
   }
 
   // Arguments that nothing reads are missing from the graph, but the caller still passes them.

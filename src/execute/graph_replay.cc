@@ -7,7 +7,7 @@
 
 namespace lockstep::execute {
 
-void GraphReplay::run_steps(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync) {
+void GraphReplay::run_calls(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync) {
   if (prepare_) std::exchange(prepare_, nullptr)();
   plan.run(phase, stream, sync);
 }
@@ -15,7 +15,7 @@ void GraphReplay::run_steps(const BoundPlan& plan, int phase, Stream& stream, co
 void GraphReplay::run(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync) {
   if (const auto [begin, end] = plan.launches_of(phase); begin == end && sync.empty()) return;
   // A trace shows every launch with the time that it takes on the device.
-  if (!plan.capturable() || observe::tracing()) return run_steps(plan, phase, stream, sync);
+  if (!plan.capturable() || observe::tracing()) return run_calls(plan, phase, stream, sync);
   const std::span<void* const> pointers = plan.bound_pointers();
   const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& c) {
     return c.phase == phase &&
@@ -28,7 +28,7 @@ void GraphReplay::run(const BoundPlan& plan, int phase, Stream& stream, const Ph
     stream.device().bind_thread();
     const bool fused = whole_step_ && whole_step_->launch(plan.pointers(), stream);
     captures_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
-    if (!fused) run_steps(plan, phase, stream, sync);
+    if (!fused) run_calls(plan, phase, stream, sync);
     return;
   }
   found->used = ++runs_;
@@ -39,7 +39,7 @@ void GraphReplay::run(const BoundPlan& plan, int phase, Stream& stream, const Ph
     found->graph = stream.device().capture(found->fused ? std::vector<CapturedLaunch>{whole}
                                                         : plan.captured_launches(phase, sync, branches_));
   }
-  if (!found->graph) return run_steps(plan, phase, stream, sync);
+  if (!found->graph) return run_calls(plan, phase, stream, sync);
   found->graph->replay(stream);
 }
 

@@ -20,9 +20,9 @@ class GraphReplay {
   // From now on the whole plan is one launch of this kernel.
   void fuse(std::unique_ptr<WholeStepKernel> kernel) { whole_step_ = std::move(kernel); }
   bool fused() const { return whole_step_ != nullptr; }
-  // Called once, before the steps of a fused plan are launched one by one: where a trace is written, or where the kernel
+  // Called once, before the calls of a fused plan are launched one by one: where a trace is written, or where the kernel
   // does not take the memory that it was given.
-  void before_steps(std::function<void()> prepare) { prepare_ = std::move(prepare); }
+  void before_calls(std::function<void()> prepare) { prepare_ = std::move(prepare); }
   // At most so many launches of a graph run side by side.
   void set_branches(size_t branches) { branches_ = branches; }
 
@@ -43,7 +43,7 @@ class GraphReplay {
   };
   static constexpr size_t kMost = 8;  // results take turns in a few places
 
-  void run_steps(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync);
+  void run_calls(const BoundPlan& plan, int phase, Stream& stream, const PhaseSync& sync);
 
   std::unique_ptr<WholeStepKernel> whole_step_;
   std::function<void()> prepare_;

@@ -9,12 +9,12 @@
 namespace lockstep::execute {
 
 using compile::ArenaSize;
+using compile::KernelCall;
 using compile::Operand;
 using compile::Plan;
 using compile::PlannedOutput;
 using compile::PlanOptions;
 using compile::Space;
-using compile::Step;
 
 // The memory of one program on one device. What changes between runs is read at BoundPlan::bind().
 struct Memory {

@@ -132,12 +132,12 @@ ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& sp
 }
 
 void add_statistics(ProgramStatistics& statistics, const Plan& plan, Part part, int64_t times) {
-  for (const Step& step : plan.steps) {
-    if (step.place.per_replica != (part == Part::per_replica)) continue;
-    statistics.flops += step.cost.flops * times;
-    statistics.bytes_accessed += step.cost.bytes * times;
+  for (const KernelCall& call : plan.calls) {
+    if (call.place.per_replica != (part == Part::per_replica)) continue;
+    statistics.flops += call.cost.flops * times;
+    statistics.bytes_accessed += call.cost.bytes * times;
     const bool with_the_last =
-        step.group >= 0 && &step != plan.steps.data() && step.group == (&step)[-1].group;
+        call.group >= 0 && &call != plan.calls.data() && call.group == (&call)[-1].group;
     statistics.launches += with_the_last ? 0 : times;
   }
 }

@@ -8,7 +8,7 @@ using observe::Category;
 
 namespace {
 
-// What the steps of a plan read and write on each of its devices.
+// What the calls of a plan read and write on each of its devices.
 struct Uses {
   explicit Uses(const Plan& plan) {
     const size_t devices = plan.devices.size();
@@ -16,8 +16,8 @@ struct Uses {
     captures.assign(devices, std::vector<bool>(plan.captures.size()));
     constants.assign(devices, std::vector<bool>(plan.constants.size()));
     variables.assign(devices, std::vector<VariableUse>(plan.variables.size(), VariableUse::unused));
-    for (const Step& step : plan.steps)
-      for (const auto* operands : {&step.inputs, &step.outputs})
+    for (const KernelCall& call : plan.calls)
+      for (const auto* operands : {&call.inputs, &call.outputs})
         for (const Operand& operand : *operands) add(operand);
   }
 
@@ -27,7 +27,7 @@ struct Uses {
       case Space::parameter: parameters[d][index] = true; break;
       case Space::capture: captures[d][index] = true; break;
       case Space::constant: constants[d][index] = true; break;
-      // A step writes a variable where that lives.
+      // A call writes a variable where that lives.
       case Space::variable: variables[d][index] = VariableUse::reads; break;
       default: break;
     }

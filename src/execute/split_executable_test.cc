@@ -308,7 +308,7 @@ TEST_F(Split, EachDeviceHasItsOwnArena) {
   EXPECT_THAT(plan.to_string(),
               AllOf(HasSubstr("copy_to_device on /CPU:101"), HasSubstr("matmul on /CPU:100")));
   int copies = 0;
-  for (const Step& step : plan.steps) copies += step.op == &compile::kTransfer ? 1 : 0;
+  for (const KernelCall& call : plan.calls) copies += call.copies ? 1 : 0;
   EXPECT_EQ(copies, 1);
 }
 

@@ -42,14 +42,14 @@ namespace execute {
 
 StepSchedule schedule_of(const compile::Plan& plan, const std::string& function, int64_t examples) {
   StepSchedule schedule{.function = function, .examples = examples, .launches = {}, .sums = {}};
-  for (const compile::Step& step : plan.steps) {
-    schedule.launches.push_back({.op = std::string(step.op->name),
-                                 .layer = step.layer,
-                                 .dtype = step.dtype(),
-                                 .phase = step.place.phase,
-                                 .per_replica = step.place.per_replica,
-                                 .flops = static_cast<double>(step.cost.flops),
-                                 .bytes = static_cast<double>(step.cost.bytes)});
+  for (const compile::KernelCall& call : plan.calls) {
+    schedule.launches.push_back({.op = std::string(call.op->name),
+                                 .layer = call.layer,
+                                 .dtype = call.dtype(),
+                                 .phase = call.place.phase,
+                                 .per_replica = call.place.per_replica,
+                                 .flops = static_cast<double>(call.cost.flops),
+                                 .bytes = static_cast<double>(call.cost.bytes)});
   }
   for (const compile::Collective& sum : plan.collectives)
     schedule.sums.push_back({.name = sum.name,

@@ -23,7 +23,7 @@ std::unique_ptr<WholeStepKernel> fuse_whole_step(const compile::Plan& plan, Devi
   if (!fuse || plan.phases > 1 || !plan.devices.empty() ||
       !env::read_bool("LOCKSTEP_WHOLE_STEP_FUSION", true))
     return nullptr;
-  return fuse(plan.steps, plan.parameters, device);
+  return fuse(plan.calls, plan.parameters, device);
 }
 
 }  // namespace lockstep::execute

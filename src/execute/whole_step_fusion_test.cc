@@ -20,7 +20,7 @@ using lockstep::testing::counting;
 using lockstep::testing::Floats;
 using lockstep::testing::traced;
 
-// Writes nines instead of what the steps compute, so that it shows who ran.
+// Writes nines instead of what the calls compute, so that it shows who ran.
 class Nines final : public WholeStepKernel {
  public:
   Nines(int& launches, bool takes_memory) : launches_(launches), takes_memory_(takes_memory) {}
@@ -38,10 +38,10 @@ class Nines final : public WholeStepKernel {
   const bool takes_memory_;
 };
 
-std::unique_ptr<WholeStepKernel> fuse_to_nines(std::span<const compile::Step> steps,
+std::unique_ptr<WholeStepKernel> fuse_to_nines(std::span<const compile::KernelCall> calls,
                                                std::span<const TensorSpec> parameters, Device&) {
-  static int launches = 0;
-  if (steps.empty() || parameters.size() != 1) return nullptr;
+  static int launches = 0;  // nobody asks
+  if (calls.empty() || parameters.size() != 1) return nullptr;
   return std::make_unique<Nines>(launches, true);
 }
 
@@ -70,7 +70,7 @@ TEST_F(WholeStepFusion, IsAskedOfTheKindOfDevice) {
   EXPECT_FALSE(fused(plan, current_device())) << "CPUs have no rule";
 }
 
-TEST_F(WholeStepFusion, IsForProgramsOfOnePhaseInOnePlace) {
+TEST_F(WholeStepFusion, IsForPlansOfOnePhaseInOnePlace) {
   PlanOptions replica;
   replica.split_parameters = {true};
   replica.local_batch = 2;
@@ -99,7 +99,7 @@ class FusedReplay : public ::testing::Test {
  protected:
   void fuse(bool takes_memory) {
     replay_.fuse(std::make_unique<Nines>(launches_, takes_memory));
-    replay_.before_steps([this] { ++prepared_; });
+    replay_.before_calls([this] { ++prepared_; });
   }
   Floats run() {
     memory_.parameters = {x_.impl()->data()};
@@ -121,16 +121,16 @@ class FusedReplay : public ::testing::Test {
   int prepared_ = 0;
 };
 
-TEST_F(FusedReplay, LaunchesTheKernelInsteadOfTheSteps) {
+TEST_F(FusedReplay, LaunchesTheKernelInsteadOfTheCalls) {
   fuse(true);
   for (int run_number = 1; run_number <= 4; ++run_number) {
     EXPECT_EQ(run(), (Floats{9, 9}));
     EXPECT_EQ(launches_, run_number) << "the replays of a graph launch it, too";
   }
-  EXPECT_EQ(prepared_, 0) << "the steps need no memory";
+  EXPECT_EQ(prepared_, 0) << "the calls need no memory";
 }
 
-TEST_F(FusedReplay, RunsTheStepsWhereTheKernelDoesNotTakeTheMemory) {
+TEST_F(FusedReplay, MakesTheCallsWhereTheKernelDoesNotTakeTheMemory) {
   fuse(false);
   for (int run_number = 1; run_number <= 4; ++run_number) EXPECT_EQ(run(), (Floats{0, 2}));
   EXPECT_EQ(launches_, 0);

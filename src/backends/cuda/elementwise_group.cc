@@ -1,4 +1,4 @@
-// Elementwise steps of one scalar program as one launch: what to compute where travels with it as the kernel's argument.
+// Elementwise kernel calls of one scalar program as one launch: what to compute where travels with it as the kernel's argument.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -13,7 +13,7 @@
 namespace lockstep::cuda {
 namespace {
 
-using compile::Step;
+using compile::KernelCall;
 
 constexpr unsigned kBlock = 128;
 constexpr unsigned kUnitsPerThread = 8;
@@ -27,8 +27,8 @@ size_t most_argument_bytes() {
 
 class ElementwiseGroup final : public Kernel {
  public:
-  explicit ElementwiseGroup(std::span<const Step> steps) {
-    const Step& first = steps[0];
+  explicit ElementwiseGroup(std::span<const KernelCall> calls) {
+    const KernelCall& first = calls[0];
     const Shape& shape = first.output_layouts[0].spec.shape;
     std::vector<DType> inputs;
     std::vector<bool> whole;
@@ -53,10 +53,10 @@ class ElementwiseGroup final : public Kernel {
 
     // Few capacities, so that few kernels are compiled.
     const size_t most = (most_argument_bytes() - kHead) / bytes_each();
-    for (capacity_ = 8; capacity_ < steps.size() && capacity_ < most;) capacity_ *= 4;
+    for (capacity_ = 8; capacity_ < calls.size() && capacity_ < most;) capacity_ *= 4;
     capacity_ = std::min(capacity_, most);
-    for (const Step& step : steps.first(std::min(steps.size(), capacity_)))
-      sizes_.push_back(step.output_layouts[0].spec.shape.size());
+    for (const KernelCall& call : calls.first(std::min(calls.size(), capacity_)))
+      sizes_.push_back(call.output_layouts[0].spec.shape.size());
     function_ = RuntimeKernel(
         elementwise_group_source(
             program, whole, dtypes,
@@ -100,17 +100,17 @@ class ElementwiseGroup final : public Kernel {
   size_t operands_ = 0, capacity_ = 0;
   int64_t width_ = 1;
   std::vector<size_t> alignments_;  // that vectors need, by operand; 1: none
-  std::vector<int64_t> sizes_;      // elements, by step
+  std::vector<int64_t> sizes_;      // elements, by call
   mutable std::vector<char> arguments_;
 };
 
-compile::GroupedSteps group(std::span<const Step> steps) {
-  auto kernel = std::make_unique<ElementwiseGroup>(steps);
+compile::GroupedCalls group(std::span<const KernelCall> calls) {
+  auto kernel = std::make_unique<ElementwiseGroup>(calls);
   const size_t count = kernel->count();
   return {std::move(kernel), count};
 }
 
-const compile::RegisterGroupSteps registered(DeviceKind::gpu, group);
+const compile::RegisterGroupCalls registered(DeviceKind::gpu, group);
 
 }  // namespace
 }  // namespace lockstep::cuda

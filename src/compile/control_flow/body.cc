@@ -68,9 +68,9 @@ std::shared_ptr<const Plan> BodyProgram::plan(const PlanOptions& options) const 
 
 Cost BodyProgram::cost() const {
   Cost total;
-  for (const Step& step : plan(PlanOptions::on(DeviceKind::null, nullptr, 1))->steps) {
-    total.flops += step.cost.flops;
-    total.bytes += step.cost.bytes;
+  for (const KernelCall& call : plan(PlanOptions::on(DeviceKind::null, nullptr, 1))->calls) {
+    total.flops += call.cost.flops;
+    total.bytes += call.cost.bytes;
   }
   return total;
 }

@@ -68,9 +68,9 @@ TensorList grad(const GradContext& g) {
       parameters[b].push_back(body.trace().value_of(symbol, where));
       const Value v = attrs.results[b][outputs[i]];
       if (!v.valid()) continue;
-      const OpDef* op = body.trace().graph().node(v).op;
-      require(outputs[i] < static_cast<size_t>(attrs.emitted) || (op != &kLoop && op != &kCond),
-              ErrorCode::unsupported, where,
+      const OpDef& op = *body.trace().graph().node(v).op;
+      require(outputs[i] < static_cast<size_t>(attrs.emitted) || !has_bodies(op), ErrorCode::unsupported,
+              where,
               "second derivatives through a loop or branch inside the branch of a cond are not supported");
       targets.push_back(v);
       at_targets.push_back(symbol);

@@ -84,6 +84,9 @@ struct CondAttrs {
   void visit(auto&& v) const { v("then", bodies[0]->hash()), v("else", bodies[1]->hash()); }
 };
 
+// Whether nodes of the op hold programs of bodies: those above.
+inline bool has_bodies(const OpDef& op) { return &op == &kLoop || &op == &kCond; }
+
 // Results that are a carry's value, before or after an iteration, become slices of its history: the body
 // writes them once.
 Graph share_histories(const Graph& graph);

@@ -156,8 +156,8 @@ class LoopGradient {
           given.find(static_cast<int>(attrs_.first_stacked() + static_cast<int64_t>(k - carries())));
       if (it == given.end()) continue;
       const Value v = attrs_.results[k];
-      const OpDef* op = body().trace().graph().node(v).op;
-      require(k < emitted_results() || (op != &kLoop && op != &kCond), ErrorCode::unsupported, where_,
+      const OpDef& op = *body().trace().graph().node(v).op;
+      require(k < emitted_results() || !has_bodies(op), ErrorCode::unsupported, where_,
               "second derivatives through a loop or branch inside the body of a loop are not supported");
       elem_parameters_.push_back(parameter(spec(v)));
       elem_inputs_.push_back(g_.dout(it->second));

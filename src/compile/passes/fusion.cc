@@ -45,6 +45,16 @@ constinit const OpDef kFused{
     },
     .expand = [](elementwise::Expander& e) { e.inline_program(e.attrs<FusedAttrs>().program); }};
 
+std::string name_with_parts(const OpDef& op, const Attrs& attrs) {
+  constexpr size_t kMost = 6;
+  std::string text(op.name);
+  if (&op != &kFused) return text;
+  const auto& parts = attrs.as<FusedAttrs>().ops;
+  text += '(';
+  for (size_t i = 0; i < parts.size() && i < kMost; ++i) text += (i ? "," : "") + std::string(parts[i]);
+  return text + (parts.size() > kMost ? ",...)" : ")");
+}
+
 namespace {
 
 // Bounds that keep the generated code and its registers small.

@@ -1,6 +1,7 @@
 // Fuses elementwise ops into one pass over memory.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "compile/planning/placement.h"
@@ -19,6 +20,9 @@ struct FusedAttrs {
   bool operator==(const FusedAttrs& other) const { return program == other.program; }
   void visit(auto&& v) const { v("program", program); }
 };
+
+// The op's name, for people; of a fused one with those of its parts: "fused(mul,add,relu)".
+std::string name_with_parts(const OpDef& op, const Attrs& attrs);
 
 // Chains and trees of elementwise ops over one shape, in one place and phase, become one node that
 // reads each input once and writes each value that is needed outside once. Constants become

@@ -3,46 +3,45 @@
 #include <algorithm>
 
 #include "base/parallel.h"
-#include "compile/passes/transfers.h"
 #include "compile/planning/launch_groups.h"
 #include "device/device_backend.h"
 
 namespace lockstep::compile {
 
-const PreparedLaunch& KernelSet::launch(std::span<const Step> steps, size_t step) {
-  if (launches_.size() < steps.size()) {
-    launches_.resize(steps.size());
-    prepared_.resize(steps.size(), false);
+const PreparedLaunch& KernelSet::launch(std::span<const KernelCall> calls, size_t index) {
+  if (launches_.size() < calls.size()) {
+    launches_.resize(calls.size());
+    prepared_.resize(calls.size(), false);
   }
-  if (!prepared_[step]) {
-    launches_[step] = prepare(steps, step);
-    prepared_[step] = true;
+  if (!prepared_[index]) {
+    launches_[index] = prepare(calls, index);
+    prepared_[index] = true;
   }
-  return launches_[step];
+  return launches_[index];
 }
 
-PreparedLaunch KernelSet::prepare(std::span<const Step> steps, size_t index) const {
-  const Step& step = steps[index];
-  const DeviceKind kind = step_kind(step.place, options_);
-  if (kind == DeviceKind::null || step.op == &kTransfer) return {};
-  const int threads = step_threads(step, options_);
+PreparedLaunch KernelSet::prepare(std::span<const KernelCall> calls, size_t index) const {
+  const KernelCall& call = calls[index];
+  const DeviceKind kind = kind_of_call(call.place, options_);
+  if (kind == DeviceKind::null || call.copies) return {};
+  const int threads = threads_of_call(call, options_);
   const TeamScope team(threads);
-  Device* const device = step_device(step.place, options_);
+  Device* const device = device_of_call(call.place, options_);
   if (device) backend_of(*device).bind_thread();
-  if (const GroupSteps rule = group_rule(kind); rule && step.group >= 0) {
-    const auto last = std::find_if(steps.begin() + static_cast<std::ptrdiff_t>(index), steps.end(),
-                                   [&](const Step& s) { return s.group != step.group; });
-    GroupedSteps grouped = rule({&step, static_cast<size_t>(last - steps.begin()) - index});
+  if (const GroupCalls rule = group_rule(kind); rule && call.group >= 0) {
+    const auto last = std::find_if(calls.begin() + static_cast<std::ptrdiff_t>(index), calls.end(),
+                                   [&](const KernelCall& other) { return other.group != call.group; });
+    GroupedCalls grouped = rule({&call, static_cast<size_t>(last - calls.begin()) - index});
     if (grouped.kernel) return {std::move(grouped.kernel), grouped.count};
   }
-  const KernelDef& def = find_kernel(kind, *step.op, step.where);
-  return {def.prepare({.op = *step.op,
-                       .attributes = step.attrs,
-                       .inputs = step.input_layouts,
-                       .outputs = step.output_layouts,
+  const KernelDef& def = find_kernel(kind, *call.op, call.where);
+  return {def.prepare({.op = *call.op,
+                       .attributes = call.attrs,
+                       .inputs = call.input_layouts,
+                       .outputs = call.output_layouts,
                        .device = device,
                        .threads = threads,
-                       .where = step.where}),
+                       .where = call.where}),
           1};
 }
 

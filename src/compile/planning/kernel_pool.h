@@ -1,4 +1,4 @@
-// The prepared kernels of a plan's steps.
+// The prepared kernels of a plan.
 //
 // Preparing a kernel is what costs: oneDNN builds primitives, NVRTC compiles. Planning has to do it, to know how much
 // workspace a kernel needs, and whoever binds the plan to memory finds the kernels here. A kernel takes one launch at a
@@ -14,28 +14,28 @@
 
 namespace lockstep::compile {
 
-// What one launch computes: the plan's step it was asked for, and so many of those behind it.
+// What one launch computes: the plan's call it was asked for, and so many of those behind it.
 struct PreparedLaunch {
   std::unique_ptr<Kernel>
-      kernel;  // null: the step has none, because its device computes nothing or because it is a copy
-  size_t steps = 1;
+      kernel;  // null: the call has none, because its device computes nothing or because it copies
+  size_t calls = 1;
 };
 
-// At most one kernel per step. One thread at a time.
+// At most one kernel per call. One thread at a time.
 class KernelSet {
  public:
   explicit KernelSet(PlanOptions options) : options_(std::move(options)) {}
 
-  // The launch that begins with this step of the plan, prepared when it is first asked for. The reference holds until
+  // The launch that begins with this call of the plan, prepared when it is first asked for. The reference holds until
   // another is asked for, the kernel as long as the set.
-  const PreparedLaunch& launch(std::span<const Step> steps, size_t step);
+  const PreparedLaunch& launch(std::span<const KernelCall> calls, size_t index);
   const PlanOptions& options() const { return options_; }
 
  private:
-  PreparedLaunch prepare(std::span<const Step> steps, size_t step) const;
+  PreparedLaunch prepare(std::span<const KernelCall> calls, size_t index) const;
 
   const PlanOptions options_;
-  std::vector<PreparedLaunch> launches_;  // by step
+  std::vector<PreparedLaunch> launches_;  // by call
   std::vector<bool> prepared_;
 };
 

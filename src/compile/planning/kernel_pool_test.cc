@@ -25,11 +25,11 @@ TEST(KernelPool, GivesWhatPlanningHasPrepared) {
   const Kernel* first = nullptr;
   {
     const auto set = plan.kernels->borrow({});
-    first = set->launch(plan.steps, 0).kernel.get();
+    first = set->launch(plan.calls, 0).kernel.get();
     ASSERT_NE(first, nullptr);
-    EXPECT_EQ(set->launch(plan.steps, 0).kernel.get(), first) << "prepared once";
+    EXPECT_EQ(set->launch(plan.calls, 0).kernel.get(), first) << "prepared once";
   }
-  EXPECT_EQ(plan.kernels->borrow({})->launch(plan.steps, 0).kernel.get(), first)
+  EXPECT_EQ(plan.kernels->borrow({})->launch(plan.calls, 0).kernel.get(), first)
       << "a set that is given back is used again";
 }
 
@@ -37,7 +37,7 @@ TEST(KernelPool, RunsThatMayOverlapHaveKernelsOfTheirOwn) {
   const Plan plan = small_plan();
   const auto one = plan.kernels->borrow({}), other = plan.kernels->borrow({});
   EXPECT_NE(one, other);
-  EXPECT_NE(one->launch(plan.steps, 0).kernel.get(), other->launch(plan.steps, 0).kernel.get());
+  EXPECT_NE(one->launch(plan.calls, 0).kernel.get(), other->launch(plan.calls, 0).kernel.get());
 }
 
 TEST(KernelPool, KernelsAreForTheOptionsTheyWerePreparedWith) {
@@ -71,7 +71,7 @@ TEST(KernelPool, IsSharedByThreads) {
     threads.emplace_back([&] {
       for (int i = 0; i < 50; ++i) {
         const auto set = plan.kernels->borrow({});
-        for (size_t s = 0; s < plan.steps.size(); ++s) EXPECT_NE(set->launch(plan.steps, s).kernel, nullptr);
+        for (size_t s = 0; s < plan.calls.size(); ++s) EXPECT_NE(set->launch(plan.calls, s).kernel, nullptr);
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -148,17 +148,17 @@ std::vector<std::vector<int>> group_launches(const Graph& graph, const Placement
   return Grouper(graph, placement, edges).run(order);
 }
 
-bool can_be_grouped(const Step& step) {
+bool can_be_grouped(const KernelCall& call) {
   const auto fits = [&](const OperandLayout& layout) {
     return layout.spec.shape.size() == 1 ||
-           (layout.contiguous() && layout.spec.shape == step.output_layouts[0].spec.shape);
+           (layout.contiguous() && layout.spec.shape == call.output_layouts[0].spec.shape);
   };
-  return std::all_of(step.input_layouts.begin(), step.input_layouts.end(), fits) &&
-         std::all_of(step.output_layouts.begin(), step.output_layouts.end(), fits);
+  return std::all_of(call.input_layouts.begin(), call.input_layouts.end(), fits) &&
+         std::all_of(call.output_layouts.begin(), call.output_layouts.end(), fits);
 }
 
-GroupSteps& group_rule(DeviceKind kind) {
-  static std::array<GroupSteps, 8> rules{};
+GroupCalls& group_rule(DeviceKind kind) {
+  static std::array<GroupCalls, 8> rules{};
   return rules.at(static_cast<size_t>(kind));
 }
 

@@ -23,23 +23,23 @@ std::vector<std::vector<int>> group_launches(const Graph& graph, const Placement
                                              const std::vector<OrderEdge>& edges,
                                              const std::vector<int>& order);
 
-// Whether a step's operands lie as those of a group must: contiguous, and each input of the outputs' shape or one element.
-bool can_be_grouped(const Step& step);
+// Whether the operands of a call lie as those of a group must: contiguous, and each input of the outputs' shape or one element.
+bool can_be_grouped(const KernelCall& call);
 
-struct GroupedSteps {
+struct GroupedCalls {
   std::unique_ptr<Kernel> kernel;  // null: none of them
-  size_t count = 0;                // of the first steps: those it computes
+  size_t count = 0;                // of the first calls: those it computes
 };
-// One kernel for several steps of one scalar program that may run at the same time. Its launch finds the operands of all, of
-// each step the inputs and then the outputs, one behind the other from LaunchArgs::inputs on.
-using GroupSteps = GroupedSteps (*)(std::span<const Step> steps);
+// One kernel for several calls of one scalar program that may run at the same time. Its launch finds the operands of all, of
+// each call the inputs and then the outputs, one behind the other from LaunchArgs::inputs on.
+using GroupCalls = GroupedCalls (*)(std::span<const KernelCall> calls);
 
 // The rule of a kind of device; null: it knows none, and no groups are made for it.
-GroupSteps& group_rule(DeviceKind kind);
+GroupCalls& group_rule(DeviceKind kind);
 
-class RegisterGroupSteps {
+class RegisterGroupCalls {
  public:
-  RegisterGroupSteps(DeviceKind kind, GroupSteps rule) { group_rule(kind) = rule; }
+  RegisterGroupCalls(DeviceKind kind, GroupCalls rule) { group_rule(kind) = rule; }
 };
 
 }  // namespace lockstep::compile

@@ -93,20 +93,20 @@ TEST(GroupLaunches, ALargeOneIsAlone) {
 
 // --- programs whose groups are launched as one -----------------------------------------------------------------------
 
-// The steps one by one, the last first.
+// The calls one by one, the last first.
 class Backwards final : public Kernel {
  public:
-  explicit Backwards(std::span<const Step> steps) {
-    for (const Step& step : steps) {
-      kernels_.push_back(find_kernel(DeviceKind::cpu, *step.op, step.where)
-                             .prepare({.op = *step.op,
-                                       .attributes = step.attrs,
-                                       .inputs = step.input_layouts,
-                                       .outputs = step.output_layouts,
+  explicit Backwards(std::span<const KernelCall> calls) {
+    for (const KernelCall& call : calls) {
+      kernels_.push_back(find_kernel(DeviceKind::cpu, *call.op, call.where)
+                             .prepare({.op = *call.op,
+                                       .attributes = call.attrs,
+                                       .inputs = call.input_layouts,
+                                       .outputs = call.output_layouts,
                                        .threads = 1,
-                                       .where = step.where}));
-      inputs_.push_back(step.inputs.size());
-      operands_.push_back(step.inputs.size() + step.outputs.size());
+                                       .where = call.where}));
+      inputs_.push_back(call.inputs.size());
+      operands_.push_back(call.inputs.size() + call.outputs.size());
     }
   }
   void launch(const LaunchArgs& args) const override {
@@ -117,9 +117,9 @@ class Backwards final : public Kernel {
       kernels_[k]->launch({args.inputs + at, args.inputs + at + inputs_[k], nullptr, args.stream});
     }
     launched += 1;
-    steps += kernels_.size();
+    calls += kernels_.size();
   }
-  static inline std::atomic<size_t> launched = 0, steps = 0;  // by the threads of all devices
+  static inline std::atomic<size_t> launched = 0, calls = 0;  // by the threads of all devices
   static inline size_t most = 1000;
 
  private:
@@ -132,11 +132,11 @@ class GroupedPrograms : public ::testing::Test {
   void TearDown() override { group_rule(DeviceKind::cpu) = nullptr; }
   static void group(size_t most = 1000) {
     Backwards::launched = 0;
-    Backwards::steps = 0;
+    Backwards::calls = 0;
     Backwards::most = most;
-    group_rule(DeviceKind::cpu) = [](std::span<const Step> steps) -> GroupedSteps {
-      const size_t count = std::min(steps.size(), Backwards::most);
-      return {std::make_unique<Backwards>(steps.first(count)), count};
+    group_rule(DeviceKind::cpu) = [](std::span<const KernelCall> calls) -> GroupedCalls {
+      const size_t count = std::min(calls.size(), Backwards::most);
+      return {std::make_unique<Backwards>(calls.first(count)), count};
     };
   }
 
@@ -177,7 +177,7 @@ TEST_F(GroupedPrograms, HaveTheSameBits) {
   group();
   EXPECT_EQ(train(), expected);
   EXPECT_EQ(Backwards::launched.load(), 4u);  // one launch for all five updates
-  EXPECT_EQ(Backwards::steps.load(), 4u * 5);
+  EXPECT_EQ(Backwards::calls.load(), 4u * 5);
 }
 
 TEST_F(GroupedPrograms, MayBeTakenInParts) {
@@ -192,7 +192,7 @@ TEST_F(GroupedPrograms, HaveTheSameBitsOnReplicas) {
   const auto expected = train(replicas);
   group();
   EXPECT_EQ(train(replicas), expected);
-  EXPECT_GT(Backwards::steps.load(), Backwards::launched.load());
+  EXPECT_GT(Backwards::calls.load(), Backwards::launched.load());
 }
 
 TEST_F(GroupedPrograms, CanBeSwitchedOff) {

@@ -15,7 +15,7 @@ size_t peak_of(std::span<const Lifetime> buffers) {
   }
   int64_t alive = 0;
   int64_t peak = 0;
-  for (const auto& [step, change] : changes) peak = std::max(peak, alive += change);
+  for (const auto& [call, change] : changes) peak = std::max(peak, alive += change);
   return static_cast<size_t>(peak);
 }
 

@@ -7,7 +7,7 @@
 
 namespace lockstep::compile {
 
-// Alive from step `first` to step `last`, both included.
+// Alive from call `first` of the plan to call `last`, both included.
 struct Lifetime {
   size_t bytes = 0;
   int first = 0;
@@ -23,7 +23,7 @@ inline constexpr size_t aligned(size_t bytes) {
 struct MemoryPlan {
   std::vector<size_t> offsets;  // of each buffer, aligned
   size_t size = 0;              // of the arena
-  size_t peak = 0;              // most bytes alive at one step: no arena can be smaller
+  size_t peak = 0;              // most bytes alive at one call: no arena can be smaller
 };
 
 MemoryPlan plan_memory(std::span<const Lifetime> buffers);

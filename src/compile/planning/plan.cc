@@ -171,38 +171,38 @@ class Lowering {
     if (n.op == &kTransfer) return lower_transfer(i, place);
     if (n.op->view && lower_view(i)) return;
 
-    Step step{.node = i,
-              .op = n.op,
-              .attrs = n.attrs,
-              .input_layouts = {},
-              .output_layouts = {},
-              .inputs = {},
-              .outputs = {},
-              .workspace_bytes = 0,
-              .workspace_offset = 0,
-              .place = place,
-              .cost = {},
-              .where = n.where,
-              .layer = layers_[static_cast<size_t>(i)]};
-    const DeviceKind kind = step_kind(place, options_);
+    KernelCall call{.node = i,
+                    .op = n.op,
+                    .attrs = n.attrs,
+                    .input_layouts = {},
+                    .output_layouts = {},
+                    .inputs = {},
+                    .outputs = {},
+                    .workspace_bytes = 0,
+                    .workspace_offset = 0,
+                    .place = place,
+                    .cost = {},
+                    .where = n.where,
+                    .layer = layers_[static_cast<size_t>(i)]};
+    const DeviceKind kind = kind_of_call(place, options_);
     const bool needs_contiguous =
         kind != DeviceKind::null && !find_kernel(kind, *n.op, n.where).strided_inputs;
-    for (const Value v : n.inputs) add_input(step, v, needs_contiguous);
-    add_outputs(step);
-    if (can_be_grouped(step)) step.group = group_[static_cast<size_t>(i)];
-    push(std::move(step));
+    for (const Value v : n.inputs) add_input(call, v, needs_contiguous);
+    add_outputs(call);
+    if (can_be_grouped(call)) call.group = group_[static_cast<size_t>(i)];
+    push(std::move(call));
   }
 
-  void add_outputs(Step& step) {
-    const Node& n = node(step.node);
+  void add_outputs(KernelCall& call) {
+    const Node& n = node(call.node);
     for (size_t k = 0; k < n.outputs.size(); ++k) {
-      const Value v{static_cast<int32_t>(step.node), static_cast<int32_t>(k)};
+      const Value v{static_cast<int32_t>(call.node), static_cast<int32_t>(k)};
       Home& h = home(v);
       h.layout = contiguous_layout(n.outputs[k]);
       if (std::find(result_values_.begin(), result_values_.end(), v) == result_values_.end())
-        h.operand = new_buffer(n.outputs[k].bytes(), step.place);
-      step.outputs.push_back(h.operand);
-      step.output_layouts.push_back(h.layout);
+        h.operand = new_buffer(n.outputs[k].bytes(), call.place);
+      call.outputs.push_back(h.operand);
+      call.output_layouts.push_back(h.layout);
     }
   }
 
@@ -218,27 +218,28 @@ class Lowering {
     const NodePlace from = placement_.nodes[static_cast<size_t>(n.inputs[0].node)];
     Home source = home_at(n.inputs[0], from);
     if (!source.layout.contiguous()) source = contiguous_copy(source, from, n.where);
-    Step step{.node = i,
-              .op = n.op,
-              .attrs = {},
-              .input_layouts = {source.layout},
-              .output_layouts = {},
-              .inputs = {source.operand},
-              .outputs = {},
-              .workspace_bytes = 0,
-              .workspace_offset = 0,
-              .place = place,
-              .cost = {},
-              .where = n.where};
-    add_outputs(step);
-    push(std::move(step));
+    KernelCall call{.node = i,
+                    .op = n.op,
+                    .attrs = {},
+                    .input_layouts = {source.layout},
+                    .output_layouts = {},
+                    .inputs = {source.operand},
+                    .outputs = {},
+                    .workspace_bytes = 0,
+                    .workspace_offset = 0,
+                    .place = place,
+                    .copies = true,
+                    .cost = {},
+                    .where = n.where};
+    add_outputs(call);
+    push(std::move(call));
   }
 
-  void add_input(Step& step, Value v, bool needs_contiguous) {
-    Home h = home_at(v, step.place);
-    if (needs_contiguous && !h.layout.contiguous()) h = contiguous_copy(h, step.place, step.where);
-    step.inputs.push_back(h.operand);
-    step.input_layouts.push_back(h.layout);
+  void add_input(KernelCall& call, Value v, bool needs_contiguous) {
+    Home h = home_at(v, call.place);
+    if (needs_contiguous && !h.layout.contiguous()) h = contiguous_copy(h, call.place, call.where);
+    call.inputs.push_back(h.operand);
+    call.input_layouts.push_back(h.layout);
   }
 
   Home contiguous_copy(const Home& source, NodePlace place, std::source_location where) {
@@ -285,12 +286,12 @@ class Lowering {
          .condition = n.inputs.size() > 1 ? std::optional(home(n.inputs[1]).operand) : std::nullopt,
          .phase = place.phase,
          .ready = written_[static_cast<size_t>(n.inputs[0].node)]});
-    // From then on the result may be written, while steps that do not need it still run.
+    // From then on the result may be written, while calls that do not need it still run.
     buffers_.back().first = plan_.collectives.back().ready;
     collective_positions_.push_back(position());
   }
 
-  int position() const { return static_cast<int>(plan_.steps.size()); }
+  int position() const { return static_cast<int>(plan_.calls.size()); }
 
   Operand new_buffer(size_t bytes, NodePlace place) {
     buffers_.push_back({.bytes = bytes,
@@ -302,30 +303,30 @@ class Lowering {
             static_cast<int>(buffers_.size()) - 1, 0, place.device};
   }
 
-  void push(Step step) {
+  void push(KernelCall call) {
     SpecList in, out;
-    for (const OperandLayout& layout : step.input_layouts) in.push_back(layout.spec);
-    for (const OperandLayout& layout : step.output_layouts) out.push_back(layout.spec);
-    step.cost = op_cost(*step.op, in, out, step.attrs);
-    if (step.node >= 0) written_[static_cast<size_t>(step.node)] = position() + 1;
-    plan_.steps.push_back(std::move(step));
+    for (const OperandLayout& layout : call.input_layouts) in.push_back(layout.spec);
+    for (const OperandLayout& layout : call.output_layouts) out.push_back(layout.spec);
+    call.cost = op_cost(*call.op, in, out, call.attrs);
+    if (call.node >= 0) written_[static_cast<size_t>(call.node)] = position() + 1;
+    plan_.calls.push_back(std::move(call));
     // A group is prepared as a whole, when it is known.
-    if (plan_.steps.back().group < 0) prepare(plan_.steps.size() - 1);
+    if (plan_.calls.back().group < 0) prepare(plan_.calls.size() - 1);
   }
 
   void prepare(size_t s) {
-    const Kernel* const kernel = kernels_->launch(plan_.steps, s).kernel.get();
+    const Kernel* const kernel = kernels_->launch(plan_.calls, s).kernel.get();
     if (!kernel) return;
-    plan_.steps[s].workspace_bytes = kernel->workspace_bytes();
+    plan_.calls[s].workspace_bytes = kernel->workspace_bytes();
     record_in_place(*kernel, static_cast<int>(s));
   }
 
   void record_in_place(const Kernel& kernel, int position) {
-    const Step& step = plan_.steps[static_cast<size_t>(position)];
+    const KernelCall& call = plan_.calls[static_cast<size_t>(position)];
     if (numerics_checked()) return;  // what went in is part of the report
-    if (step.group >= 0) return;     // another of the group may read it meanwhile
-    for (size_t o = 0; o < step.outputs.size(); ++o)
-      for (size_t i = 0; i < step.inputs.size(); ++i)
+    if (call.group >= 0) return;     // another of the group may read it meanwhile
+    for (size_t o = 0; o < call.outputs.size(); ++o)
+      for (size_t i = 0; i < call.inputs.size(); ++i)
         if (kernel.in_place(static_cast<int>(i), static_cast<int>(o)))
           in_place_.push_back({position, static_cast<int>(i), static_cast<int>(o)});
   }
@@ -338,12 +339,12 @@ class Lowering {
       Buffer& buffer = buffers_[static_cast<size_t>(operand.index)];
       buffer.last = std::max(buffer.last, at);
     };
-    for (size_t s = 0; s < plan_.steps.size(); ++s) {
-      for (const Operand& o : plan_.steps[s].inputs) extend(o, static_cast<int>(s));
-      for (const Operand& o : plan_.steps[s].outputs) extend(o, static_cast<int>(s));
+    for (size_t s = 0; s < plan_.calls.size(); ++s) {
+      for (const Operand& o : plan_.calls[s].inputs) extend(o, static_cast<int>(s));
+      for (const Operand& o : plan_.calls[s].outputs) extend(o, static_cast<int>(s));
     }
-    // The sums of a phase run together in front of its first step: what they read must not be reused
-    // by that step, nor by each other.
+    // The sums of a phase run together in front of its first call: what they read must not be reused
+    // by that call, nor by each other.
     for (size_t c = 0; c < plan_.collectives.size(); ++c) {
       extend(plan_.collectives[c].input, collective_positions_[c]);
       if (plan_.collectives[c].condition) extend(*plan_.collectives[c].condition, collective_positions_[c]);
@@ -351,7 +352,7 @@ class Lowering {
   }
 
   struct InPlace {
-    int step, input, output;
+    int call, input, output;
   };
 
   int resolve(int buffer) const {
@@ -362,17 +363,17 @@ class Lowering {
 
   void reuse_in_place() {
     for (const InPlace& chance : in_place_) {
-      const Step& step = plan_.steps[static_cast<size_t>(chance.step)];
-      const Operand& in = step.inputs[static_cast<size_t>(chance.input)];
-      const Operand& out = step.outputs[static_cast<size_t>(chance.output)];
+      const KernelCall& call = plan_.calls[static_cast<size_t>(chance.call)];
+      const Operand& in = call.inputs[static_cast<size_t>(chance.input)];
+      const Operand& out = call.outputs[static_cast<size_t>(chance.output)];
       if (!in_arena(in) || !in_arena(out) || in.space != out.space || in.offset != 0) continue;
-      // The same memory read by another input of this step through other strides must stay.
-      const auto shared = std::count_if(step.inputs.begin(), step.inputs.end(), [&](const Operand& o) {
+      // The same memory read by another input of this call through other strides must stay.
+      const auto shared = std::count_if(call.inputs.begin(), call.inputs.end(), [&](const Operand& o) {
         return in_arena(o) && resolve(o.index) == resolve(in.index);
       });
       Buffer& source = buffers_[static_cast<size_t>(resolve(in.index))];
       Buffer& target = buffers_[static_cast<size_t>(out.index)];
-      if (shared != 1 || target.same_as >= 0 || source.last != chance.step || source.bytes != target.bytes)
+      if (shared != 1 || target.same_as >= 0 || source.last != chance.call || source.bytes != target.bytes)
         continue;
       if (&source == &target) continue;
       target.same_as = resolve(in.index);
@@ -380,14 +381,14 @@ class Lowering {
     }
   }
 
-  // The steps of a group run at the same time.
+  // The calls of a group run at the same time.
   void extend_over_groups() {
-    std::vector<Step>& steps = plan_.steps;
-    for (size_t begin = 0, end = 0; begin < steps.size(); begin = end) {
-      const int group = steps[begin].group;
-      for (end = begin + 1; group >= 0 && end < steps.size() && steps[end].group == group;) ++end;
+    std::vector<KernelCall>& calls = plan_.calls;
+    for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
+      const int group = calls[begin].group;
+      for (end = begin + 1; group >= 0 && end < calls.size() && calls[end].group == group;) ++end;
       if (end - begin < 2) {
-        if (std::exchange(steps[begin].group, -1) >= 0) prepare(begin);
+        if (std::exchange(calls[begin].group, -1) >= 0) prepare(begin);
         continue;
       }
       const int from = static_cast<int>(begin), to = static_cast<int>(end);
@@ -397,7 +398,7 @@ class Lowering {
       }
       for (Collective& collective : plan_.collectives)
         if (collective.ready > from && collective.ready < to) collective.ready = to;
-      for (size_t s = begin; s < end; s += kernels_->launch(steps, s).steps) prepare(s);
+      for (size_t s = begin; s < end; s += kernels_->launch(calls, s).calls) prepare(s);
     }
   }
 
@@ -414,16 +415,16 @@ class Lowering {
       return of_replica == per_replica && of_device == device;
     };
     std::vector<Lifetime> lifetimes;
-    std::vector<int> owner;  // buffer, or -1 - step for a workspace
+    std::vector<int> owner;  // buffer, or -1 - call for a workspace
     for (size_t b = 0; b < buffers_.size(); ++b)
       if (is_here(buffers_[b].per_replica, buffers_[b].device) && buffers_[b].same_as < 0) {
         lifetimes.push_back({buffers_[b].bytes, buffers_[b].first, buffers_[b].last});
         owner.push_back(static_cast<int>(b));
       }
-    for (size_t s = 0; s < plan_.steps.size(); ++s)
-      if (is_here(plan_.steps[s].place.per_replica, plan_.steps[s].place.device) &&
-          plan_.steps[s].workspace_bytes > 0) {
-        lifetimes.push_back({plan_.steps[s].workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
+    for (size_t s = 0; s < plan_.calls.size(); ++s)
+      if (is_here(plan_.calls[s].place.per_replica, plan_.calls[s].place.device) &&
+          plan_.calls[s].workspace_bytes > 0) {
+        lifetimes.push_back({plan_.calls[s].workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
         owner.push_back(-1 - static_cast<int>(s));
       }
     const MemoryPlan placed = plan_memory(lifetimes);
@@ -434,7 +435,7 @@ class Lowering {
       if (owner[k] >= 0)
         offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);
       else
-        plan_.steps[static_cast<size_t>(-1 - owner[k])].workspace_offset =
+        plan_.calls[static_cast<size_t>(-1 - owner[k])].workspace_offset =
             static_cast<int64_t>(placed.offsets[k]);
     }
     const auto assign = [&](Operand& operand) {
@@ -444,9 +445,9 @@ class Lowering {
         operand.index = -1;
       }
     };
-    for (Step& step : plan_.steps) {
-      for (Operand& o : step.inputs) assign(o);
-      for (Operand& o : step.outputs) assign(o);
+    for (KernelCall& call : plan_.calls) {
+      for (Operand& o : call.inputs) assign(o);
+      for (Operand& o : call.outputs) assign(o);
     }
     for (Collective& c : plan_.collectives) {
       assign(c.input);
@@ -468,7 +469,7 @@ class Lowering {
   std::vector<Buffer> buffers_;
   std::vector<InPlace> in_place_;
   std::vector<int> collective_positions_;
-  std::vector<int> written_;  // by node: steps after which its values are there
+  std::vector<int> written_;  // by node: calls after which its values are there
 };
 
 }  // namespace
@@ -479,19 +480,19 @@ bool same_kernels(const PlanOptions& a, const PlanOptions& b) {
          a.reproducible == b.reproducible;
 }
 
-DeviceKind step_kind(NodePlace place, const PlanOptions& options) {
+DeviceKind kind_of_call(NodePlace place, const PlanOptions& options) {
   return options.devices.empty() ? options.kind : options.devices[static_cast<size_t>(place.device)]->kind();
 }
 
-Device* step_device(NodePlace place, const PlanOptions& options) {
+Device* device_of_call(NodePlace place, const PlanOptions& options) {
   return options.devices.empty() ? options.device : options.devices[static_cast<size_t>(place.device)];
 }
 
-int step_threads(const Step& step, const PlanOptions& options) {
-  if (!options.devices.empty()) return options.devices[static_cast<size_t>(step.place.device)]->threads();
-  if (step.place.per_replica) return options.replica_threads;
+int threads_of_call(const KernelCall& call, const PlanOptions& options) {
+  if (!options.devices.empty()) return options.devices[static_cast<size_t>(call.place.device)]->threads();
+  if (call.place.per_replica) return options.replica_threads;
   if (!options.reproducible || options.kind == DeviceKind::null) return options.device_threads;
-  return find_kernel(options.kind, *step.op, step.where).thread_invariant ? options.device_threads : 1;
+  return find_kernel(options.kind, *call.op, call.where).thread_invariant ? options.device_threads : 1;
 }
 
 Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& split_parameters) {
@@ -548,16 +549,16 @@ std::string Plan::to_string() const {
     if (o.index >= 0) out << o.index;
     out << '+' << o.offset;
   };
-  for (const Step& step : steps) {
-    out << "phase " << step.place.phase << (step.place.per_replica ? " replica " : " device ")
-        << step.op->name;
-    if (!devices.empty()) out << " on " << *devices[static_cast<size_t>(step.place.device)];
+  for (const KernelCall& call : calls) {
+    out << "phase " << call.place.phase << (call.place.per_replica ? " replica " : " device ")
+        << call.op->name;
+    if (!devices.empty()) out << " on " << *devices[static_cast<size_t>(call.place.device)];
     out << ':';
-    for (const Operand& o : step.inputs) print(o);
+    for (const Operand& o : call.inputs) print(o);
     out << " ->";
-    for (const Operand& o : step.outputs) print(o);
-    for (const OperandLayout& layout : step.output_layouts) out << ' ' << layout.spec;
-    if (step.group >= 0) out << ", in group " << step.group;
+    for (const Operand& o : call.outputs) print(o);
+    for (const OperandLayout& layout : call.output_layouts) out << ' ' << layout.spec;
+    if (call.group >= 0) out << ", in group " << call.group;
     out << '\n';
   }
   for (const Collective& c : collectives) {

@@ -1,4 +1,4 @@
-// What the compiler makes of a graph: launches in order, and where each of their operands lives.
+// What the compiler makes of a graph: kernel calls in order, and where each of their operands lives.
 #pragma once
 
 #include <memory>
@@ -33,7 +33,8 @@ struct Operand {
   int device = 0;      // of a program that is split over several: in whose memory
 };
 
-struct Step {
+// A node of the graph as a call of its kernel. Each is a launch of its own, but for those of a group.
+struct KernelCall {
   int node = -1;
   const OpDef* op = nullptr;
   Attrs attrs;
@@ -44,9 +45,10 @@ struct Step {
   size_t workspace_bytes = 0;
   int64_t workspace_offset = 0;  // in the arena of its place
   NodePlace place;
+  bool copies = false;  // its input from another device; there is no kernel
   Cost cost;
   std::source_location where;
-  int group = -1;  // of steps one behind the other that may run at the same time (launch_groups.h); -1: none
+  int group = -1;  // of calls one behind the other that may run at the same time (launch_groups.h); -1: none
   std::string layer = {};  // whose weights it works with, as far as that can be told
 
   // The dtype of the numbers that it computes with.
@@ -63,9 +65,9 @@ struct Collective {
   Operand input;
   Operand result;
   std::optional<Operand> condition;  // a boolean, the same on all devices: whether to sum at all
-  int phase = 0;                     // runs before the steps of this phase
+  int phase = 0;                     // runs before the calls of this phase
   int ready =
-      0;  // steps after which the input is there; as soon as all replicas are so far the sum may be made
+      0;  // calls after which the input is there; as soon as all replicas are so far the sum may be made
   std::string name = {};     // for people, where somebody is to be told of it
   bool is_gradient = false;  // of a trainable variable; known where several workers take part
 };
@@ -87,7 +89,7 @@ struct Plan {
   // The devices of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
   std::vector<Device*> devices;
   // In the order of execution: by phase, within it first those that run once per device.
-  std::vector<Step> steps;
+  std::vector<KernelCall> calls;
   std::vector<Collective> collectives;
   int phases = 1;
 
@@ -115,7 +117,7 @@ struct PlanOptions {
   Device* device = nullptr;
   std::vector<bool> split_parameters;  // empty: the program runs as one replica
   int64_t local_batch = -1;            // examples of a replica's slice
-  int device_threads = 1;              // of steps that run once per device
+  int device_threads = 1;              // of calls that run once per device
   int replica_threads = 1;
   bool reproducible = false;    // no bit may depend on the number of threads
   bool stacks_outputs = false;  // else a result of a replica must be one row per example
@@ -137,12 +139,12 @@ struct PlanOptions {
 // a GPU's belong to their device.
 bool same_kernels(const PlanOptions& a, const PlanOptions& b);
 
-// The kind of device on which a step runs, and the device where the options name it, else null.
-DeviceKind step_kind(NodePlace place, const PlanOptions& options);
-Device* step_device(NodePlace place, const PlanOptions& options);
+// The kind of device on which a call at `place` runs, and the device where the options name it, else null.
+DeviceKind kind_of_call(NodePlace place, const PlanOptions& options);
+Device* device_of_call(NodePlace place, const PlanOptions& options);
 
-// Threads with which a step's kernel is prepared.
-int step_threads(const Step& step, const PlanOptions& options);
+// Threads with which a call's kernel is prepared.
+int threads_of_call(const KernelCall& call, const PlanOptions& options);
 
 Plan make_plan(Graph graph, const PlanOptions& options);
 

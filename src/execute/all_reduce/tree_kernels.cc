@@ -12,10 +12,10 @@
 namespace lockstep::execute {
 
 using compile::FusedAttrs;
-using compile::GroupedSteps;
-using compile::GroupSteps;
+using compile::GroupCalls;
+using compile::GroupedCalls;
+using compile::KernelCall;
 using compile::kFused;
-using compile::Step;
 
 namespace {
 
@@ -66,28 +66,28 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
   fused.program.outputs = {root};
   const Attrs attrs(std::move(fused));
   const size_t first = pointers_.size();
-  std::vector<Step> steps(sums.size());
+  std::vector<KernelCall> calls(sums.size());
   for (size_t s = 0; s < sums.size(); ++s) {
     const Shape shape{sums[s]->size};
     const OperandLayout layout{{dtype, shape}, contiguous_strides(shape)};
-    steps[s].op = &kFused;
-    steps[s].attrs = attrs;
-    steps[s].input_layouts.assign(used.size(), layout);
-    steps[s].output_layouts = {{{target, shape}, contiguous_strides(shape)}};
-    steps[s].where = where;
+    calls[s].op = &kFused;
+    calls[s].attrs = attrs;
+    calls[s].input_layouts.assign(used.size(), layout);
+    calls[s].output_layouts = {{{target, shape}, contiguous_strides(shape)}};
+    calls[s].where = where;
     for (const void* addend : sums[s]->addends) pointers_.push_back(const_cast<void*>(addend));
     pointers_.push_back(sums[s]->target);
   }
-  const GroupSteps rule = compile::group_rule(device.kind());
-  for (size_t s = 0; s < steps.size();) {
-    GroupedSteps grouped;
-    if (rule && s + 1 < steps.size()) grouped = rule(std::span(steps).subspan(s));
+  const GroupCalls rule = compile::group_rule(device.kind());
+  for (size_t s = 0; s < calls.size();) {
+    GroupedCalls grouped;
+    if (rule && s + 1 < calls.size()) grouped = rule(std::span(calls).subspan(s));
     if (!grouped.kernel)
       grouped = {find_kernel(device.kind(), kFused, where)
                      .prepare({.op = kFused,
                                .attributes = attrs,
-                               .inputs = steps[s].input_layouts,
-                               .outputs = steps[s].output_layouts,
+                               .inputs = calls[s].input_layouts,
+                               .outputs = calls[s].output_layouts,
                                .device = &device,
                                .where = where}),
                  1};

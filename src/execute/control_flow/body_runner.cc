@@ -50,9 +50,8 @@ void BodyRunner::fill_constants(char* arena, Stream& stream) {
 }
 
 bool BodyRunner::reads_values() const {
-  return std::any_of(plan_->steps.begin(), plan_->steps.end(), [&](const Step& step) {
-    return step.op == &compile::kCond || step.op == &compile::kLoop;
-  });
+  return std::any_of(plan_->calls.begin(), plan_->calls.end(),
+                     [](const KernelCall& call) { return compile::has_bodies(*call.op); });
 }
 
 void BodyRunner::run(Stream& stream) {

@@ -6,7 +6,7 @@ namespace lockstep::cuda::megakernel {
 namespace {
 
 bool read(Op& op) {
-  const auto& attrs = op.step->attrs.as<MatmulAttrs>();
+  const auto& attrs = op.call->attrs.as<MatmulAttrs>();
   for (const Access& input : op.inputs)
     if (!is_float(input)) return false;
   Access &a = op.inputs[0], &b = op.inputs[1];

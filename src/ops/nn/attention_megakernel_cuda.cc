@@ -33,7 +33,7 @@ struct Sizes {
 };
 
 bool read(Op& op) {
-  const auto& attrs = op.step->attrs.as<AttentionAttrs>();
+  const auto& attrs = op.call->attrs.as<AttentionAttrs>();
   if (attrs.mask || attrs.bias || attrs.dropout > 0) return false;
   for (const Access& input : op.inputs)
     if (!is_float(input) || !is_dense(input)) return false;
@@ -42,7 +42,7 @@ bool read(Op& op) {
   return op.examples > 1 && s.scores() <= kMostScores && (!attrs.causal || s.queries <= s.keys);
 }
 
-std::string scale(const OpCode& code) { return literal(code.op().step->attrs.as<AttentionAttrs>().scale); }
+std::string scale(const OpCode& code) { return literal(code.op().call->attrs.as<AttentionAttrs>().scale); }
 // Opens a loop over scores, numbers of [heads, queries, keys].
 void each_score(OpCode& code, const Sizes& s) {
   code.add("    for (int s = threadIdx.x; s < ", s.scores(), "; s += kThreads) {");
@@ -51,7 +51,7 @@ void each_score(OpCode& code, const Sizes& s) {
   code.add("      const float score = dot<", s.dim, ">(", code.line(0, s.query()), ", ",
            code.line(1, s.key()), ") * ", scale(code), ";");
 }
-bool is_causal(const OpCode& code) { return code.op().step->attrs.as<AttentionAttrs>().causal; }
+bool is_causal(const OpCode& code) { return code.op().call->attrs.as<AttentionAttrs>().causal; }
 
 // Neighbours of a line that a thread computes at once.
 int64_t unit_of(int64_t dim) { return dim % 4 == 0 ? 4 : 1; }

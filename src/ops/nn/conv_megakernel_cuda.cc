@@ -9,7 +9,7 @@ namespace {
 constexpr int64_t kMostFilter = 12288;  // floats in shared memory
 constexpr int64_t kManyJobs = 512;
 
-const ConvAttrs& attrs_of(const Op& op) { return op.step->attrs.as<ConvAttrs>(); }
+const ConvAttrs& attrs_of(const Op& op) { return op.call->attrs.as<ConvAttrs>(); }
 
 // x, y and w of any of the three.
 struct Sizes {
@@ -29,7 +29,7 @@ struct Sizes {
 
 Sizes sizes_of(const Op& op) {
   const Window& window = attrs_of(op).window;
-  switch (conv_direction(*op.step->op)) {
+  switch (conv_direction(*op.call->op)) {
     case ConvDirection::forward: return {window, op.inputs[0].shape[-1], op.inputs[1].shape[-1]};
     case ConvDirection::backprop_input: return {window, op.inputs[0].shape[-2], op.inputs[0].shape[-1]};
     case ConvDirection::backprop_filter: break;
@@ -42,7 +42,7 @@ bool read(Op& op) {
   if (attrs.groups != 1 || attrs.window.rank() != 2) return false;
   for (const Access& input : op.inputs)
     if (!is_float(input) || !is_dense(input)) return false;
-  const bool of_input = conv_direction(*op.step->op) == ConvDirection::backprop_input;
+  const bool of_input = conv_direction(*op.call->op) == ConvDirection::backprop_input;
   op.examples = op.inputs[of_input ? 1 : 0].shape[0];
   const Sizes s = sizes_of(op);
   return op.examples > 1 && s.height * s.width * s.in * s.out <= kMostFilter / 2;

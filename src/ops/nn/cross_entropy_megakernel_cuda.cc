@@ -44,7 +44,7 @@ void write_loss_and_gradient(OpCode& code) {
 }
 
 std::function<void(const DeferredError&)> deferred_error(const Op& op) {
-  return label_error(op.step->input_layouts[1].spec.shape, op.length, op.step->where);
+  return label_error(op.call->input_layouts[1].spec.shape, op.length, op.call->where);
 }
 
 OpRule with_labels(void (*write)(OpCode&)) {

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kLongest = 1024;  // of a line: it is in registers
 
 bool read(Op& op) {
-  if (op.step->attrs.as<LayerNormAttrs>().addend || !read_rows(op)) return false;
+  if (op.call->attrs.as<LayerNormAttrs>().addend || !read_rows(op)) return false;
   for (const Access& input : op.inputs)
     if (!is_float(input)) return false;
   op.examples = op.inputs[0].shape.rank() > 1 ? op.inputs[0].shape[0] : 0;
@@ -35,7 +35,7 @@ std::string mean_of(const OpCode& code, const char* sum) {
 }
 
 void write_forward(OpCode& code) {
-  const double epsilon = code.op().step->attrs.as<LayerNormAttrs>().epsilon;
+  const double epsilon = code.op().call->attrs.as<LayerNormAttrs>().epsilon;
   open_lines(code);
   code.add("      float v[kEach], gamma[kEach], beta[kEach], mean = 0.f, squares = 0.f;");
   code.add(each(code, detail::concat("gamma[e] = ", code.whole(1, "c"), "; beta[e] = ", code.whole(2, "c"),

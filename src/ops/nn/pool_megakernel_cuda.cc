@@ -6,7 +6,7 @@
 namespace lockstep::cuda::megakernel {
 namespace {
 
-const Window& window_of(const Op& op) { return op.step->attrs.as<PoolAttrs>().window; }
+const Window& window_of(const Op& op) { return op.call->attrs.as<PoolAttrs>().window; }
 
 bool read(Op& op) {
   if (window_of(op).rank() != 2 || !is_float(op.inputs[0])) return false;

@@ -5,7 +5,7 @@
 namespace lockstep::cuda::megakernel {
 namespace {
 
-bool read_reduction(Op& op) { return read_lines(op, op.step->attrs.as<ReduceAttrs>().axes); }
+bool read_reduction(Op& op) { return read_lines(op, op.call->attrs.as<ReduceAttrs>().axes); }
 
 OpRule folding(const char* fold) { return {.kind = Kind::fold, .read = read_reduction, .fold = fold}; }
 
@@ -23,7 +23,7 @@ const RegisterOpRule registered[] = {
     {kReduceProd, folding("Product")},
     {kArgmax,
      {.kind = Kind::lines,
-      .read = [](Op& op) { return read_lines(op, {op.step->attrs.as<ArgmaxAttrs>().axis}); },
+      .read = [](Op& op) { return read_lines(op, {op.call->attrs.as<ArgmaxAttrs>().axis}); },
       .write = write_argmax}},
 };
 

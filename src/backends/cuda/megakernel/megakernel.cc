@@ -21,9 +21,9 @@ constexpr int64_t kMostBytes = int64_t{24} << 20;  // half of the second-level c
 // An example's values stay where they are made, so that programs of examples gain for longer.
 constexpr int64_t kMostFlopsOfExamples = int64_t{1} << 31;
 constexpr int64_t kMostBytesOfExamples = int64_t{40} << 20;
-constexpr size_t kMostSteps = 160;
+constexpr size_t kMostCalls = 160;
 // Fewer are as fast one by one.
-constexpr size_t kLeastSteps = 4;
+constexpr size_t kLeastCalls = 4;
 
 constexpr size_t kCounterBytes = 256;
 
@@ -152,17 +152,17 @@ bool trains(const megakernel::Program& program) {
   return false;
 }
 
-std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compile::Step> steps,
+std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compile::KernelCall> calls,
                                                           std::span<const TensorSpec> parameters,
                                                           Device& device) {
-  if (steps.size() < kLeastSteps || steps.size() > kMostSteps) return nullptr;
+  if (calls.size() < kLeastCalls || calls.size() > kMostCalls) return nullptr;
   int64_t flops = 0;
-  for (const compile::Step& step : steps) flops += step.cost.flops;
+  for (const compile::KernelCall& call : calls) flops += call.cost.flops;
   if (flops > kMostFlopsOfExamples) return nullptr;
   backend_of(device).bind_thread();
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
     return nullptr;
-  std::optional<megakernel::Program> program = megakernel::read_steps(steps);
+  std::optional<megakernel::Program> program = megakernel::read_calls(calls);
   if (!program || !trains(*program) || (program->examples == 0 && flops > kMostFlops)) return nullptr;
   const int processors = multiprocessors();
   megakernel::split_sums(*program);
@@ -173,7 +173,8 @@ std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compil
   if (source.scratch_bytes > (program->examples > 0 ? kMostBytesOfExamples : kMostBytes) ||
       source.shared_bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
     return nullptr;
-  log(LogLevel::debug, steps.size(), " steps of a program are one kernel of ", schedule->levels, " parts");
+  log(LogLevel::debug, calls.size(), " kernel calls of a program are one kernel of ", schedule->levels,
+      " parts");
   const auto blocks = static_cast<unsigned>(
       source.rows.empty() ? std::min<int64_t>(processors, source.most_tasks) : processors);
   return std::make_unique<Megakernel>(*program, std::move(source), device, blocks);

@@ -56,7 +56,7 @@ void add_sum(Program& program, const Access& parts, int64_t length, int64_t inne
   static const OpRule rule{.kind = Kind::fold, .fold = "Sum"};
   Op op;
   op.kind = Kind::fold;
-  op.step = program.ops.back().step;
+  op.call = program.ops.back().call;
   op.rule = &rule;
   const Shape shape{length, inner};
   op.inputs = {{parts.buffer, parts.offset, DType::float32, shape, contiguous_strides(shape)}};

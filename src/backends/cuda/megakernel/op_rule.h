@@ -58,7 +58,7 @@ class OpCode {
 // it; `scratch` points to floats in shared memory.
 struct OpRule {
   Kind kind = Kind::lines;
-  // Reads off the step and its operands what this kind of work needs to know. False: nothing that is known here.
+  // Reads off the call and its operands what this kind of work needs to know. False: nothing that is known here.
   bool (*read)(Op& op) = nullptr;
   const char* fold = nullptr;             // fold: the function, a type of the prelude
   void (*write)(OpCode& code) = nullptr;  // lines, elements

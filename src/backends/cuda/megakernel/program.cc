@@ -10,9 +10,9 @@
 namespace lockstep::cuda::megakernel {
 namespace {
 
+using compile::KernelCall;
 using compile::Operand;
 using compile::Space;
-using compile::Step;
 
 struct Unknown {};  // thrown where a program is not for one kernel
 
@@ -22,22 +22,22 @@ void known(bool condition) {
 
 class Reader {
  public:
-  explicit Reader(std::span<const Step> steps) : steps_(steps) {}
+  explicit Reader(std::span<const KernelCall> calls) : calls_(calls) {}
 
   Program run() {
-    for (const Step& step : steps_) {
+    for (const KernelCall& call : calls_) {
       Op op;
-      op.step = &step;
-      for (size_t i = 0; i < step.inputs.size(); ++i, ++pointer_)
-        op.inputs.push_back(read(step.inputs[i], step.input_layouts[i]));
-      for (size_t i = 0; i < step.outputs.size(); ++i, ++pointer_)
-        op.outputs.push_back(written(step.outputs[i], step.output_layouts[i]));
+      op.call = &call;
+      for (size_t i = 0; i < call.inputs.size(); ++i, ++pointer_)
+        op.inputs.push_back(read(call.inputs[i], call.input_layouts[i]));
+      for (size_t i = 0; i < call.outputs.size(); ++i, ++pointer_)
+        op.outputs.push_back(written(call.outputs[i], call.output_layouts[i]));
       for (const Access& output : op.outputs) known(output.shape.size() > 0);
       for (const Access& input : op.inputs) known(input.shape.size() > 0);
       try {
         explain(op);
       } catch (const Unknown&) {
-        log(LogLevel::debug, "a program is no megakernel: ", step.op->name, " is not known to these");
+        log(LogLevel::debug, "a program is no megakernel: ", call.op->name, " is not known to these");
         throw;
       }
       if (op.kind == Kind::example) {
@@ -99,7 +99,7 @@ class Reader {
   }
 
   static void explain(Op& op) {
-    const OpDef& def = *op.step->op;
+    const OpDef& def = *op.call->op;
     op.rule = find_rule(def);
     if (op.rule) {
       op.kind = op.rule->kind;
@@ -117,7 +117,7 @@ class Reader {
       input.strides = broadcast_strides(input.shape, input.strides, op.outputs[0].shape);
       input.shape = op.outputs[0].shape;
     }
-    op.program = elementwise::expand(*op.step->op, op.step->attrs, dtypes);
+    op.program = elementwise::expand(*op.call->op, op.call->attrs, dtypes);
     for (const Access& output : op.outputs) known(output.shape == op.outputs[0].shape);
   }
 
@@ -126,7 +126,7 @@ class Reader {
     int buffer;
   };
 
-  std::span<const Step> steps_;
+  std::span<const KernelCall> calls_;
   Program program_;
   std::map<std::pair<Space, int>, int> externals_;
   std::vector<Placed> placed_;
@@ -135,9 +135,9 @@ class Reader {
 
 }  // namespace
 
-std::optional<Program> read_steps(std::span<const Step> steps) {
+std::optional<Program> read_calls(std::span<const KernelCall> calls) {
   try {
-    return Reader(steps).run();
+    return Reader(calls).run();
   } catch (const Unknown&) {
     return std::nullopt;
   }

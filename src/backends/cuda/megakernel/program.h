@@ -49,7 +49,7 @@ struct OpRule;
 
 struct Op {
   Kind kind = Kind::elementwise;
-  const compile::Step* step = nullptr;
+  const compile::KernelCall* call = nullptr;
   const OpRule* rule = nullptr;  // null: elementwise, or partial sums
   std::vector<Access> inputs;
   std::vector<Access> outputs;  // contiguous
@@ -72,7 +72,7 @@ struct Program {
   int64_t examples = 0;  // of the batch, where ops work on each by itself; 0: none does
 };
 
-// Nothing where the op of a step says nothing to megakernels (op_rule.h), or has a dtype or a layout that they do not know.
-std::optional<Program> read_steps(std::span<const compile::Step> steps);
+// Nothing where the op of a call says nothing to megakernels (op_rule.h), or has a dtype or a layout that they do not know.
+std::optional<Program> read_calls(std::span<const compile::KernelCall> calls);
 
 }  // namespace lockstep::cuda::megakernel

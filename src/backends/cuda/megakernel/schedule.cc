@@ -480,7 +480,7 @@ void split_products(Program& program, int blocks) {
     if (cost >= best_tile(product, blocks).second) continue;
     Op sums;
     sums.kind = Kind::partial_sums;
-    sums.step = product.step;
+    sums.call = product.call;
     sums.m = product.m, sums.n = product.n, sums.parts = parts;
     sums.bias = product.bias, sums.epilogue = product.epilogue;
     sums.outputs = product.outputs;

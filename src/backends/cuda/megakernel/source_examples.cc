@@ -228,7 +228,7 @@ void Writer::write_example_product(int i, int64_t examples) {
   const auto place = [&](int64_t stride) {
     return lines.by_k ? concat("n * ", stride, " + k") : concat("k * ", stride, " + n");
   };
-  add("  {  // ", o.step->op->name);
+  add("  {  // ", o.call->op->name);
   // The matrix is where `scratch` points to.
   const std::string element_of_b = fetch_->begin >= 0
                                        ? concat("scratch[", place(fetch_->pitch), "]")

@@ -163,7 +163,7 @@ std::string Writer::put(int i, size_t output, const std::string& flat, const std
 void Writer::write_op(int i, int64_t rows, int unit) {
   const Op& o = op(i);
   op_ = i;
-  add("  {  // ", o.step->op->name);
+  add("  {  // ", o.call->op->name);
   switch (o.kind) {
     case Kind::product: write_rows_product(i, rows, unit); break;
     case Kind::partial_sums: write_partial_sums(i, rows); break;
