@@ -54,6 +54,7 @@ class CapturingDevice final : public testing::HostMemoryDevice {
   CapturingDevice() : HostMemoryDevice(DeviceKind::cpu, 77, 1) {}
 
   Stream& compute_stream() override { return stream_; }
+  bool captures() const override { return true; }
   std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
     return std::make_unique<ShuffledGraph>(launches, random, choices, widest);
   }

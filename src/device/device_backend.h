@@ -32,8 +32,8 @@ class DeviceBackend {
   int index() const { return index_; }
   int threads() const { return threads_; }
 
-  // The GPU that it is, or is a share of: logical devices of one GPU have the same number.
-  virtual int physical() const { return 0; }
+  // The GPU that it is, or is a share of: logical devices of one GPU have the same number. -1: it is no GPU.
+  virtual int physical() const { return -1; }
   // Whether kernels of this device can follow pointers into the other's memory.
   virtual bool reads(const DeviceBackend& other) const { return other.kind() == kind_; }
 
@@ -71,6 +71,8 @@ class DeviceBackend {
   // Kernels that the calling thread prepares and launches from now on are for this device. Streams, events and graphs see
   // to it themselves.
   virtual void bind_thread() const {}
+  // Whether capture() makes graphs. Where it does, memory that launches use is best found in the same places again.
+  virtual bool captures() const { return false; }
   // These launches, to be replayed as a whole; they do not happen now. Null: this device captures nothing.
   virtual std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches);
   // Host-to-device copies that overlap with compute. Null: the backend has no copy stream, and copies go in the order of

@@ -69,6 +69,7 @@ TEST_F(HostStreams, TimeWhatIsLaunched) {
 }
 
 TEST_F(HostStreams, CaptureNothing) {
+  EXPECT_FALSE(device_.captures());
   const CapturedLaunch launch{.launch = [](Stream&) { FAIL() << "a capture does not launch"; }, .after = {}};
   EXPECT_EQ(device_.capture({&launch, 1}), nullptr);
 }

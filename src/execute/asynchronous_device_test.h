@@ -15,7 +15,7 @@ class AsynchronousDevice : public DeviceBackend {
  public:
   explicit AsynchronousDevice(int index, DeviceKind kind = DeviceKind::cpu) : DeviceBackend(kind, index, 1) {}
 
-  int captures = 0;              // graphs made
+  int captured = 0;              // graphs
   int replays = 0;               // of all of them
   uint32_t recorded = 0;         // events, in order
   std::vector<uint32_t> waited;  // which of them the host has waited for
@@ -39,8 +39,9 @@ class AsynchronousDevice : public DeviceBackend {
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<HostStream>(*this); }
   std::unique_ptr<Event> new_event(Event::Timed) override { return std::make_unique<NumberedEvent>(*this); }
+  bool captures() const override { return true; }
   std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
-    ++captures;
+    ++captured;
     return std::make_unique<Graph>(*this, launches);
   }
 

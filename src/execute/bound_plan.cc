@@ -44,7 +44,7 @@ BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> ker
       part_(part),
       checked_(plan.checks_numerics),
       capturable_(!plan.checks_numerics && memories[0]->device &&
-                  backend_of(*memories[0]->device).compute_stream().asynchronous()),
+                  backend_of(*memories[0]->device).captures()),
       home_(memories[0]->device),
       place_(place) {
   int phase = -1;
@@ -305,11 +305,10 @@ void BoundPlan::launch(const Launch& l, LaunchPlace place, Stream& stream) const
     l.kernel->launch({pointers_.data() + l.inputs, pointers_.data() + l.outputs, l.workspace, stream});
   };
   try {
-    if (stream.asynchronous() && observe::tracing()) [[unlikely]] {
+    if (observe::tracing()) [[unlikely]] {
       const int64_t start = monotonic_ns();
       observe::record_span(l.name, "kernel", start, start + stream.timed(enqueue), about);
     } else {
-      const observe::Span span(l.name, "kernel", about);
       enqueue();
     }
     if (checked_) [[unlikely]] {

@@ -109,7 +109,7 @@ TEST(BoundPlan, SaysWhichOfItsPointersMayChange) {
   EXPECT_EQ(pointers.size(), 4U) << "the temporary stays where it is";
 }
 
-TEST(BoundPlan, IsCapturedOnDevicesThatWorkAsynchronously) {
+TEST(BoundPlan, IsCapturedOnDevicesThatCapture) {
   Bound on_cpu(two_products);
   EXPECT_FALSE((*on_cpu).capturable());
   Device device(std::make_unique<AsynchronousDevice>(96));

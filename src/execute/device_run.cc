@@ -204,6 +204,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
     const TensorImpl& input = *inputs[i].impl();
     Device& from = input.storage->device();
     char* const data = static_cast<char*>(input.data());
+    // Between CPUs nobody waits for a bus.
     if (stream_.asynchronous() && &from != &device_) {
       observer_.count(number_, observe::Counter::host_copies, 1);
       observer_.count(number_, observe::Counter::host_copy_bytes, static_cast<int64_t>(input.spec.bytes()));
@@ -286,7 +287,7 @@ bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
 }
 
 Category DeviceRun::launch_category() {
-  if (launches_ == kFirstLaunches || !stream_.asynchronous()) return Category::compute;
+  if (launches_ == kFirstLaunches || !backend_.captures()) return Category::compute;
   ++launches_;
   return Category::compiling;
 }

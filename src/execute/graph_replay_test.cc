@@ -49,29 +49,29 @@ TEST_F(Replay, BeginsWhenPointersComeBack) {
   const Tensor x = counting({2, 2}, -1), w = counting({2, 2}, 3);
   Tensor y = counting({2, 2}), other = counting({2, 2});
   run(x, w, y);
-  EXPECT_EQ(backend_.captures, 0) << "they may never come back";
+  EXPECT_EQ(backend_.captured, 0) << "they may never come back";
   run(x, w, y);
-  EXPECT_EQ(backend_.captures, 1);
+  EXPECT_EQ(backend_.captured, 1);
   run(x, w, other);
-  EXPECT_EQ(backend_.captures, 1) << "other pointers make other launches";
+  EXPECT_EQ(backend_.captured, 1) << "other pointers make other launches";
   run(x, w, y);
-  EXPECT_EQ(backend_.captures, 1);
+  EXPECT_EQ(backend_.captured, 1);
   EXPECT_EQ(backend_.replays, 2);
   run(x, w, other);
-  EXPECT_EQ(backend_.captures, 2);
+  EXPECT_EQ(backend_.captured, 2);
 }
 
 TEST_F(Replay, ForgetsPointersThatHaveNotBeenUsedForLongest) {
   const Tensor x = counting({2, 2}), w = counting({2, 2}, 3);
   Tensor first = counting({2, 2});
   for (int i = 0; i < 2; ++i) run(x, w, first);
-  EXPECT_EQ(backend_.captures, 1);
+  EXPECT_EQ(backend_.captured, 1);
   TensorList others;
   for (int i = 0; i < 8; ++i) run(x, w, others.emplace_back(counting({2, 2})));
   run(x, w, first);
   EXPECT_EQ(backend_.replays, 1) << "its graph is gone";
   run(x, w, first);
-  EXPECT_EQ(backend_.captures, 2);
+  EXPECT_EQ(backend_.captured, 2);
 }
 
 TEST_F(Replay, LetsGoOfItsGraphs) {
@@ -80,7 +80,7 @@ TEST_F(Replay, LetsGoOfItsGraphs) {
   for (int i = 0; i < 2; ++i) run(x, w, y);
   replay_.clear();
   for (int i = 0; i < 2; ++i) run(x, w, y);
-  EXPECT_EQ(backend_.captures, 2);
+  EXPECT_EQ(backend_.captured, 2);
 }
 
 // Told on the stream, with every replay.
@@ -103,7 +103,7 @@ TEST_F(Replay, ReachesMarksInTheMidstOfItsLaunches) {
     EXPECT_EQ(early.reached, i);
     EXPECT_EQ(late.reached, i);
   }
-  EXPECT_EQ(backend_.captures, 1);
+  EXPECT_EQ(backend_.captured, 1);
 }
 
 }  // namespace

@@ -112,12 +112,11 @@ ReplicaRange ReplicaLayout::with_examples(ReplicaRange range) const {
 ReplicaRange ReplicaLayout::replicas_with_examples(int d) const { return with_examples(replicas_of(d)); }
 
 bool ReplicaLayout::shares_gpu() const {
-  for (const Device* a : devices)
-    for (const Device* b : devices)
-      if (a != b && a->kind() == DeviceKind::gpu && b->kind() == DeviceKind::gpu &&
-          backend_of(*a).physical() == backend_of(*b).physical())
-        return true;
-  return false;
+  std::vector<int> gpus;
+  for (const Device* device : devices)
+    if (const int gpu = backend_of(*device).physical(); gpu >= 0) gpus.push_back(gpu);
+  std::sort(gpus.begin(), gpus.end());
+  return std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
 }
 
 compile::PlanOptions plan_options(const ReplicaLayout& layout, int d) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "device/host_memory_device_test.h"
 #include "execute/compile_test.h"
 
 namespace lockstep::execute {
@@ -68,7 +69,28 @@ TEST(ReplicaLayout, ReplicasWithoutExamplesAreTheLast) {
   EXPECT_EQ(layout.replicas_with_examples(1), (ReplicaRange{2, 4}));
   EXPECT_EQ(layout.replicas_with_examples(2).size(), 0);
   EXPECT_EQ(layout.batch(), 7);
+}
+
+// A share of a GPU.
+class Share final : public lockstep::testing::HostMemoryDevice {
+ public:
+  Share(int index, int gpu) : HostMemoryDevice(DeviceKind::gpu, index, 1), gpu_(gpu) {}
+  int physical() const override { return gpu_; }
+
+ private:
+  const int gpu_;
+};
+
+TEST(ReplicaLayout, KnowsWhetherDevicesShareAGpu) {
+  Device first(std::make_unique<Share>(0, 0)), second(std::make_unique<Share>(1, 0)),
+      other(std::make_unique<Share>(2, 1));
+  ReplicaLayout layout;
+  layout.devices = {&first, &other};
   EXPECT_FALSE(layout.shares_gpu());
+  layout.devices = {&first, &other, &second};
+  EXPECT_TRUE(layout.shares_gpu());
+  layout.devices = one_thread_devices(3);
+  EXPECT_FALSE(layout.shares_gpu()) << "CPU devices are no GPU's";
 }
 
 TEST(ReplicaLayout, IsPlannedForTheThreadsOfItsDevices) {

@@ -14,7 +14,7 @@ class StagedInput {
   explicit StagedInput(Device& device);
 
   // Where the device finds these bytes of `from`: there, or in a copy. A captured graph holds for the pointers that it was
-  // captured with, so on a device that replays graphs an argument that lies elsewhere with every call is copied too.
+  // captured with, so on a device that captures an argument that lies elsewhere with every call is copied too.
   void* bring(Device& from, void* source, size_t bytes);
 
  private:
@@ -22,7 +22,7 @@ class StagedInput {
   bool is_usual(const void* source);
 
   Device* device_;
-  bool replays_;
+  bool captures_;
   std::unique_ptr<Storage> copy_;
   std::array<const void*, 2> usual_{};  // the first places in which it was seen
 };

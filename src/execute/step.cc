@@ -60,6 +60,7 @@ StepExecutable::StepExecutable(std::vector<Plan> plans, std::vector<int64_t> sli
   const DeviceRunOptions options = layout_.shares_gpu() ? kOnSharedGpu : DeviceRunOptions();
   for (size_t d = 0; d < layout_.devices.size(); ++d)
     runs_.push_back(std::make_unique<DeviceRun>(static_cast<int>(d), plans_, layout_, observer_, options));
+  // It copies what lies in the host's memory, which is where an asynchronous device does not work.
   if (layout_.workers && !stream(0).asynchronous() && backend_of(*layout_.devices[0]).has_memory())
     early_writes_.emplace(plans_, mirrored_, parted_);
   all_reduce_ = make_all_reduce(ReplicaGroup(layout_), collect_sums(), observer_);
