@@ -29,7 +29,7 @@ class Recomputation {
     int value;
     size_t output;  // of the op
   };
-  struct Step {
+  struct RecordedOp {
     const OpDef* op;
     Attrs attrs;
     std::vector<int> inputs;
@@ -43,18 +43,18 @@ class Recomputation {
     TensorList values(values_);
     for (size_t i = 0; i < inputs.size(); ++i) values[static_cast<size_t>(inputs_[i])] = inputs[i];
     for (const auto& [value, tensor] : kept_) values[static_cast<size_t>(value)] = tensor;
-    for (const Step& step : steps_) {
+    for (const RecordedOp& recorded : ops_) {
       TensorList operands;
-      for (const int value : step.inputs) operands.push_back(values[static_cast<size_t>(value)]);
-      if (!step.repeats) {
+      for (const int value : recorded.inputs) operands.push_back(values[static_cast<size_t>(value)]);
+      if (!recorded.repeats) {
         TensorList results;
-        for (const Result& result : step.results)
+        for (const Result& result : recorded.results)
           results.push_back(values[static_cast<size_t>(result.value)]);
-        tell_recorders(*step.op, step.attrs, operands, results);
+        tell_recorders(*recorded.op, recorded.attrs, operands, results);
         continue;
       }
-      const TensorList results = repeat(step, operands);
-      for (const Result& result : step.results)
+      const TensorList results = repeat(recorded, operands);
+      for (const Result& result : recorded.results)
         values[static_cast<size_t>(result.value)] = results[result.output];
     }
     TensorList outputs;
@@ -68,9 +68,9 @@ class Recomputation {
 
  private:
   friend class Recording;
-  TensorList repeat(const Step& step, std::span<const Tensor> inputs) const;
+  TensorList repeat(const RecordedOp& recorded, std::span<const Tensor> inputs) const;
 
-  std::vector<Step> steps_;
+  std::vector<RecordedOp> ops_;
   int values_ = 0;
   std::vector<int> inputs_, outputs_;
   std::vector<bool> is_weight_;
@@ -124,19 +124,19 @@ constinit const OpDef kRecompute{.name = "recompute_grad",
                                  .infer = [](const InferContext&) -> SpecList { return {}; },
                                  .grad = gradient};
 
-TensorList Recomputation::repeat(const Step& step, std::span<const Tensor> inputs) const {
+TensorList Recomputation::repeat(const RecordedOp& recorded, std::span<const Tensor> inputs) const {
   const Trace* trace = Trace::current();
   std::optional<DeviceScope> there;
-  if (step.device && (!trace || trace->places())) there.emplace(*step.device);
-  if (step.op == &kCustomGradient)
-    return custom_gradient(*step.attrs.as<CustomGradientAttrs>().again, inputs, where_);
-  if (step.op != &kRecompute) return emit(*step.op, inputs, step.attrs, where_);
+  if (recorded.device && (!trace || trace->places())) there.emplace(*recorded.device);
+  if (recorded.op == &kCustomGradient)
+    return custom_gradient(*recorded.attrs.as<CustomGradientAttrs>().again, inputs, where_);
+  if (recorded.op != &kRecompute) return emit(*recorded.op, inputs, recorded.attrs, where_);
   TensorList outputs;
   {
     const RecorderPause pause;
-    outputs = step.attrs.as<RecomputeAttrs>().recomputation->run(inputs);
+    outputs = recorded.attrs.as<RecomputeAttrs>().recomputation->run(inputs);
   }
-  tell_recorders(kRecompute, step.attrs, inputs, outputs);
+  tell_recorders(kRecompute, recorded.attrs, inputs, outputs);
   return outputs;
 }
 
@@ -153,11 +153,11 @@ class Recording final : public Recorder {
 
   void record(const OpDef& op, const Attrs& attrs, std::span<const Tensor> inputs,
               std::span<const Tensor> outputs) override {
-    Recomputation::Step step{&op, attrs, {}, {}, device_of(outputs), repeats(op, attrs)};
+    Recomputation::RecordedOp recorded{&op, attrs, {}, {}, device_of(outputs), repeats(op, attrs)};
     // Called again, the function will say how to differentiate it; what it said now holds what it computed.
-    if (&op == &kCustomGradient && step.repeats)
-      step.attrs = CustomGradientAttrs{nullptr, attrs.as<CustomGradientAttrs>().again};
-    for (const Tensor& input : inputs) step.inputs.push_back(value_of(input));
+    if (&op == &kCustomGradient && recorded.repeats)
+      recorded.attrs = CustomGradientAttrs{nullptr, attrs.as<CustomGradientAttrs>().again};
+    for (const Tensor& input : inputs) recorded.inputs.push_back(value_of(input));
     for (size_t i = 0; i < outputs.size(); ++i) {
       const Tensor& output = outputs[i];
       const auto [known, added] = values_.emplace(key_of(output), done_.values_);
@@ -165,11 +165,11 @@ class Recording final : public Recorder {
       ++done_.values_;
       from_outside_.emplace_back();
       // A gradient inside may have given a control-flow op more results, which are told of alone.
-      step.results.push_back(
+      recorded.results.push_back(
           {known->second, output.symbolic() ? static_cast<size_t>(output.impl()->symbol.output) : i});
-      if (!step.repeats) done_.kept_.emplace_back(known->second, output);
+      if (!recorded.repeats) done_.kept_.emplace_back(known->second, output);
     }
-    done_.steps_.push_back(std::move(step));
+    done_.ops_.push_back(std::move(recorded));
   }
 
   void read(const Variable& variable, const Tensor& value) override {
@@ -187,17 +187,17 @@ class Recording final : public Recorder {
     for (const Tensor& output : outputs) done_.outputs_.push_back(value_of(output));
     std::vector<bool> needed(static_cast<size_t>(done_.values_), false);
     for (const int value : done_.outputs_) needed[static_cast<size_t>(value)] = true;
-    std::vector<Recomputation::Step> steps;
-    for (size_t i = done_.steps_.size(); i-- > 0;) {
-      Recomputation::Step& step = done_.steps_[i];
-      const bool used = std::any_of(step.results.begin(), step.results.end(), [&](const auto& result) {
-        return static_cast<bool>(needed[static_cast<size_t>(result.value)]);
-      });
+    std::vector<Recomputation::RecordedOp> used_ops;
+    for (size_t i = done_.ops_.size(); i-- > 0;) {
+      Recomputation::RecordedOp& recorded = done_.ops_[i];
+      const bool used = std::any_of(
+          recorded.results.begin(), recorded.results.end(),
+          [&](const auto& result) { return static_cast<bool>(needed[static_cast<size_t>(result.value)]); });
       if (!used) continue;
-      for (const int value : step.inputs) needed[static_cast<size_t>(value)] = true;
-      steps.push_back(std::move(step));
+      for (const int value : recorded.inputs) needed[static_cast<size_t>(value)] = true;
+      used_ops.push_back(std::move(recorded));
     }
-    done_.steps_.assign(std::make_move_iterator(steps.rbegin()), std::make_move_iterator(steps.rend()));
+    done_.ops_.assign(std::make_move_iterator(used_ops.rbegin()), std::make_move_iterator(used_ops.rend()));
     std::erase_if(done_.kept_, [&](const auto& kept) { return !needed[static_cast<size_t>(kept.first)]; });
     for (int value = 0; value < done_.values_; ++value) {
       const Tensor& tensor = from_outside_[static_cast<size_t>(value)];
@@ -256,7 +256,7 @@ TensorList detail::recompute(const std::function<TensorList()>& f, std::source_l
     for (Tensor& output : outputs) {
       require(output.defined(), ErrorCode::invalid_argument, where,
               "recompute_grad: the function returned an undefined tensor");
-      // A tensor of its own, so that a function which returns what it was given still counts as a step.
+      // A tensor of its own, so that a function which returns what it was given still counts as one.
       if (!recording.made(output)) output = identity(TensorArg(output, where));
     }
     recomputation = recording.finish(outputs, inputs);

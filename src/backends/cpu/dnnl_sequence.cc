@@ -55,7 +55,7 @@ DnnlSequence::Slot DnnlSequence::temporary(const dnnl::memory::desc& desc) {
 
 void DnnlSequence::add(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
                        const std::vector<Argument>& arguments) {
-  Step step{primitive, arguments_.size(), 0};
+  PrimitiveCall call{primitive, arguments_.size(), 0};
   const auto bind = [&](const Argument& argument, bool is_scratchpad) {
     bindings_.push_back(
         {dnnl::memory(argument.desc, dnnl_engine(), DNNL_MEMORY_NONE), argument.slot, is_scratchpad});
@@ -66,8 +66,8 @@ void DnnlSequence::add(const dnnl::primitive& primitive, const dnnl::memory::des
     bind({DNNL_ARG_SCRATCHPAD, scratchpad, {Slot::Kind::workspace, 0, 0}}, true);
     scratchpad_ = std::max(scratchpad_, aligned(scratchpad.get_size()));
   }
-  step.argument_count = arguments_.size() - step.first_argument;
-  steps_.push_back(std::move(step));
+  call.argument_count = arguments_.size() - call.first_argument;
+  calls_.push_back(std::move(call));
 }
 
 void DnnlSequence::add_reorder(const dnnl::memory::desc& from, Slot source, const dnnl::memory::desc& to,
@@ -92,10 +92,10 @@ void DnnlSequence::launch(const LaunchArgs& args) const try {
   }
   std::optional<TeamScope> team;
   if (threads_ < team_size()) team.emplace(threads_);
-  for (const Step& step : steps_) {
+  for (const PrimitiveCall& call : calls_) {
     const dnnl_status_t status =
-        dnnl_primitive_execute(step.primitive.get(), thread_stream(), static_cast<int>(step.argument_count),
-                               arguments_.data() + step.first_argument);
+        dnnl_primitive_execute(call.primitive.get(), thread_stream(), static_cast<int>(call.argument_count),
+                               arguments_.data() + call.first_argument);
     require(status == dnnl_success,
             status == dnnl_out_of_memory ? ErrorCode::out_of_memory : ErrorCode::internal,
             std::source_location::current(), "oneDNN could not execute a primitive (status ",

@@ -59,13 +59,13 @@ class DnnlSequence final : public Kernel {
     Slot slot;
     bool scratchpad;
   };
-  struct Step {
+  struct PrimitiveCall {
     dnnl::primitive primitive;
     size_t first_argument;
     size_t argument_count;
   };
 
-  std::vector<Step> steps_;
+  std::vector<PrimitiveCall> calls_;
   std::vector<Binding> bindings_;
   std::vector<dnnl_exec_arg_t> arguments_;  // one for each binding
   int threads_;

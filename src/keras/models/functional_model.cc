@@ -28,21 +28,21 @@ FunctionalModel::FunctionalModel(const KerasTensors& inputs, const KerasTensors&
     return place_of.emplace(key, place_of.size()).first->second;
   };
   for (const KerasTensor& input : inputs_.list()) input_places_.push_back(place(input));
-  std::map<const LayerCall*, size_t> step_of;
+  std::map<const LayerCall*, size_t> call_of;
   for (const auto& call : graph_.calls) {
     if (call->inputs.empty()) continue;
-    Step step{call, {}, {}, {}};
-    for (const KerasTensor& input : call->inputs) step.inputs.push_back(place(input));
-    for (const KerasTensor& value : values_of(call->options)) step.options.push_back(place(value));
-    step_of[call.get()] = steps_.size();
-    steps_.push_back(std::move(step));
+    PlacedCall placed{call, {}, {}, {}};
+    for (const KerasTensor& input : call->inputs) placed.inputs.push_back(place(input));
+    for (const KerasTensor& value : values_of(call->options)) placed.options.push_back(place(value));
+    call_of[call.get()] = calls_.size();
+    calls_.push_back(std::move(placed));
   }
   for (const KerasTensor& output : outputs_.list()) output_places_.push_back(place(output));
   // Places exist for the results that somebody reads.
   for (const auto& [key, at] : place_of) {
-    const auto found = step_of.find(key.first);
-    if (found == step_of.end()) continue;
-    std::vector<size_t>& places = steps_[found->second].outputs;
+    const auto found = call_of.find(key.first);
+    if (found == call_of.end()) continue;
+    std::vector<size_t>& places = calls_[found->second].outputs;
     if (places.size() <= static_cast<size_t>(key.second))
       places.resize(static_cast<size_t>(key.second) + 1, SIZE_MAX);
     places[static_cast<size_t>(key.second)] = at;
@@ -63,51 +63,51 @@ TensorList FunctionalModel::call_all(const TensorList& inputs, const CallContext
   const RematMode* mode = remat_mode();
   if (mode && mode->kind == RematMode::Kind::full) {
     const std::vector<size_t> last = last_readers();
-    std::vector<std::vector<MadeValue>> made(steps_.size());
-    for (size_t i = 0; i < steps_.size(); ++i)
-      for (size_t k = 0; k < steps_[i].call->results.size(); ++k) {
-        const size_t at = k < steps_[i].outputs.size() ? steps_[i].outputs[k] : SIZE_MAX;
-        made[i].push_back({size_of(steps_[i].call->results[k]), at == SIZE_MAX ? i : last[at]});
+    std::vector<std::vector<MadeValue>> made(calls_.size());
+    for (size_t i = 0; i < calls_.size(); ++i)
+      for (size_t k = 0; k < calls_[i].call->results.size(); ++k) {
+        const size_t at = k < calls_[i].outputs.size() ? calls_[i].outputs[k] : SIZE_MAX;
+        made[i].push_back({size_of(calls_[i].call->results[k]), at == SIZE_MAX ? i : last[at]});
       }
     call_in_parts(made, [&](size_t begin, size_t end) {
-      // What the steps make is theirs alone, but for what others read.
+      // What the calls make is theirs alone, but for what others read.
       TensorList inside = values;
-      run_steps(begin, end, inside);
+      run_calls(begin, end, inside);
       PartResults results;
       for (size_t i = begin; i < end; ++i)
-        for (const size_t at : steps_[i].outputs)
+        for (const size_t at : calls_[i].outputs)
           if (at != SIZE_MAX && last[at] >= end) results.emplace_back(&values[at], inside[at]);
       return results;
     });
   } else {
-    run_steps(0, steps_.size(), values);
+    run_calls(0, calls_.size(), values);
   }
   TensorList results;
   for (const size_t at : output_places_) results.push_back(values[at]);
   return results;
 }
 
-void FunctionalModel::run_steps(size_t begin, size_t end, TensorList& values) const {
+void FunctionalModel::run_calls(size_t begin, size_t end, TensorList& values) const {
   for (size_t i = begin; i < end; ++i) {
-    const Step& step = steps_[i];
+    const PlacedCall& placed = calls_[i];
     TensorList operands;
-    for (const size_t at : step.inputs) operands.push_back(values[at]);
+    for (const size_t at : placed.inputs) operands.push_back(values[at]);
     size_t next = 0;
     const CallOptions options = map_options<Tensor>(
-        step.call->options, [&](const KerasTensor&) { return values[step.options[next++]]; });
-    TensorList results = step.call->layer.base()->run(operands, options, std::source_location::current());
-    for (size_t k = 0; k < step.outputs.size(); ++k)
-      if (step.outputs[k] != SIZE_MAX) values[step.outputs[k]] = std::move(results[k]);
+        placed.call->options, [&](const KerasTensor&) { return values[placed.options[next++]]; });
+    TensorList results = placed.call->layer.base()->run(operands, options, std::source_location::current());
+    for (size_t k = 0; k < placed.outputs.size(); ++k)
+      if (placed.outputs[k] != SIZE_MAX) values[placed.outputs[k]] = std::move(results[k]);
   }
 }
 
 std::vector<size_t> FunctionalModel::last_readers() const {
   std::vector<size_t> last(places_, 0);
-  for (size_t i = 0; i < steps_.size(); ++i) {
-    for (const size_t at : steps_[i].inputs) last[at] = i;
-    for (const size_t at : steps_[i].options) last[at] = i;
+  for (size_t i = 0; i < calls_.size(); ++i) {
+    for (const size_t at : calls_[i].inputs) last[at] = i;
+    for (const size_t at : calls_[i].options) last[at] = i;
   }
-  for (const size_t at : output_places_) last[at] = steps_.size();
+  for (const size_t at : output_places_) last[at] = calls_.size();
   return last;
 }
 

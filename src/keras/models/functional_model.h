@@ -32,21 +32,21 @@ class FunctionalModel final : public ModelBase {
 
  private:
   // One call with the places of its operands and results among all values.
-  struct Step {
+  struct PlacedCall {
     std::shared_ptr<const LayerCall> call;
     std::vector<size_t> inputs;
     std::vector<size_t> options;
     std::vector<size_t> outputs;
   };
 
-  void run_steps(size_t begin, size_t end, TensorList& values) const;
-  // By place: the last step that reads it; the number of steps: it is a result.
+  void run_calls(size_t begin, size_t end, TensorList& values) const;
+  // By place: the last call that reads it; the number of calls: it is a result.
   std::vector<size_t> last_readers() const;
 
   KerasTensors inputs_;
   KerasTensors outputs_;
   FunctionalGraph graph_;
-  std::vector<Step> steps_;
+  std::vector<PlacedCall> calls_;
   std::vector<size_t> input_places_;
   std::vector<size_t> output_places_;
   size_t places_ = 0;

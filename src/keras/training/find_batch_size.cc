@@ -88,7 +88,8 @@ class Search {
   // Bytes that training with batches of this size holds.
   int64_t need(int64_t size) {
     const Batch batch = repeated(arrays_, size);
-    const ProgramStatistics statistics = trainer_.make_steps().statistics(StepKind::train, batch, where_);
+    const ProgramStatistics statistics =
+        trainer_.make_step_functions().statistics(StepKind::train, batch, where_);
     int64_t bytes =
         statistics.arena_bytes + bytes_of(model_.weights()) + bytes_of(model_.optimizer().variables());
     // One is in use while the next is put together.
@@ -111,9 +112,9 @@ class Search {
   double examples_per_second(int64_t size) {
     const Batch batch = repeated(arrays_, size);
     const Clock& clock = Clock::system();
-    Steps steps = trainer_.make_steps();
+    StepFunctions functions = trainer_.make_step_functions();
     Tensor loss;
-    const auto step = [&] { steps.run(StepKind::train, batch, /*eagerly=*/false, loss, where_); };
+    const auto step = [&] { functions.run(StepKind::train, batch, /*eagerly=*/false, loss, where_); };
     for (int i = 0; i < 2; ++i) step();
     const auto budget = static_cast<int64_t>(options_.seconds * 1e9);
     // The best of several readings: others on the machine can only make a step slower.

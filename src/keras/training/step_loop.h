@@ -10,7 +10,7 @@
 
 #include "keras/training/agreement.h"
 #include "keras/training/callback_list.h"
-#include "keras/training/steps.h"
+#include "keras/training/step_functions.h"
 #include "keras/training/stream.h"
 #include "lockstep/observe/step_clock.h"
 #include "observe/timed_step.h"

@@ -41,7 +41,7 @@ void Trainer::compile(const CompileOptions& options, std::source_location where)
     options_.optimizer = optimizers::LossScaleOptimizer(options.optimizer);
   compiled_ = true;
   outputs_ = std::make_unique<Outputs>(model_, options_);
-  if (compiled_steps_) compiled_steps_->steps.forget();
+  if (compiled_steps_) compiled_steps_->functions.forget();
 }
 
 void Trainer::require_compiled(const char* what, std::source_location where) const {
@@ -100,15 +100,15 @@ TensorList Trainer::run_body(StepKind kind, const Batch& batch) {
 
 distribute::Strategy Trainer::strategy() const { return distribute::Strategy::of(model_.owner()); }
 
-Steps Trainer::make_steps(observe::StepClock* clock) {
-  return Steps([this](StepKind kind, const Batch& batch) { return run_body(kind, batch); }, model_.name(),
-               strategy().replica_options(), clock);
+StepFunctions Trainer::make_step_functions(observe::StepClock* clock) {
+  return StepFunctions([this](StepKind kind, const Batch& batch) { return run_body(kind, batch); },
+                       model_.name(), strategy().replica_options(), clock);
 }
 
 Trainer::CompiledSteps::CompiledSteps(Trainer& trainer)
     : owner(trainer.model_.owner()),
       clock({.replicas = std::max(1, static_cast<int>(trainer.strategy().devices().size()))}),
-      steps(trainer.make_steps(&clock)) {}
+      functions(trainer.make_step_functions(&clock)) {}
 
 Trainer::CompiledSteps& Trainer::compiled_steps() {
   if (compiled_steps_ && compiled_steps_->owner == model_.owner()) return *compiled_steps_;
@@ -126,17 +126,17 @@ bool Trainer::runs_eagerly() const {
 
 void Trainer::run_step(StepKind kind, const Batch& batch, std::source_location where) {
   Tensor other;
-  compiled_steps().steps.run(kind, batch, runs_eagerly(), kind == StepKind::train ? last_loss_ : other,
-                             where);
+  compiled_steps().functions.run(kind, batch, runs_eagerly(), kind == StepKind::train ? last_loss_ : other,
+                                 where);
 }
 
 bool Trainer::run_steps(StepKind kind, const BatchReader::Runs& runs, std::source_location where) {
   Tensor other;
-  return compiled_steps().steps.run(kind, runs, kind == StepKind::train ? last_loss_ : other, where);
+  return compiled_steps().functions.run(kind, runs, kind == StepKind::train ? last_loss_ : other, where);
 }
 
 TensorList Trainer::predict_step(const Batch& batch, std::source_location where) {
-  TensorList results = compiled_steps().steps.predict(batch, runs_eagerly(), where);
+  TensorList results = compiled_steps().functions.predict(batch, runs_eagerly(), where);
   if (!strategy().workers()) return results;
   // Every worker gets the results of all rows, in their order.
   const TensorList all = strategy().gather_from_workers("predictions", results);

@@ -13,7 +13,7 @@
 
 #include "keras/training/outputs.h"
 #include "keras/training/run_control.h"
-#include "keras/training/steps.h"
+#include "keras/training/step_functions.h"
 #include "keras/training/stream.h"
 #include "lockstep/distribute/strategy.h"
 #include "lockstep/keras/model.h"
@@ -50,8 +50,8 @@ class Trainer {
   void require_compiled(const char* what, std::source_location where) const;
 
   // The steps that fit, evaluate and predict run, compiled anew: their programs go with the result, which must not
-  // outlive the trainer or a compile(). `clock` as in Steps.
-  Steps make_steps(observe::StepClock* clock = nullptr);
+  // outlive the trainer or a compile(). `clock` as in StepFunctions.
+  StepFunctions make_step_functions(observe::StepClock* clock = nullptr);
   distribute::Strategy strategy() const;  // the model's
 
   // --- for fit, evaluate and predict ---
@@ -120,7 +120,7 @@ class Trainer {
   void make_variables(const Data& data, int64_t batch_size, std::source_location where);
   // The compiled steps are for workers that have formed anew since.
   void forget_steps() {
-    if (compiled_steps_) compiled_steps_->steps.forget();
+    if (compiled_steps_) compiled_steps_->functions.forget();
   }
 
  private:
@@ -131,7 +131,7 @@ class Trainer {
     explicit CompiledSteps(Trainer& trainer);
     std::shared_ptr<const VariableOwner> owner;
     observe::StepClock clock;
-    Steps steps;
+    StepFunctions functions;
   };
   // Made when it is first needed: prediction needs no compile().
   CompiledSteps& compiled_steps();

@@ -86,12 +86,12 @@ Invariance verify_invariance(const keras::Model& model, const keras::Data& data,
         {devices.begin(), devices.begin() + count},
         {.reproducible = true, .virtual_replicas = std::max(8, invariance.replicas.back())}, where);
     strategy.adopt(model);
-    keras::Steps steps = trainer.make_steps();
+    keras::StepFunctions functions = trainer.make_step_functions();
     const auto reader = ordered.source()->read({.batch_size = options.batch_size});
     keras::Batch batch;
     Tensor loss;
     for (int64_t step = 0; step < options.steps && reader->next(batch); ++step) {
-      steps.run(keras::StepKind::train, batch, false, loss, where);
+      functions.run(keras::StepKind::train, batch, false, loss, where);
       Fingerprint prints = fingerprint(weights);
       if (count == invariance.replicas[0]) {
         expected.push_back(std::move(prints));

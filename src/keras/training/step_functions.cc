@@ -1,4 +1,4 @@
-#include "keras/training/steps.h"
+#include "keras/training/step_functions.h"
 
 #include <algorithm>
 
@@ -32,14 +32,14 @@ class HeldInputs {
 
 }  // namespace
 
-Steps::Layout::Layout(const Batch& batch)
+StepFunctions::Layout::Layout(const Batch& batch)
     : x(batch.x.size()), y(defined(batch.y)), weights(defined(batch.sample_weight)) {}
 
-bool Steps::Layout::describes(const Batch& batch) const {
+bool StepFunctions::Layout::describes(const Batch& batch) const {
   return x == batch.x.size() && same(y, batch.y) && same(weights, batch.sample_weight);
 }
 
-Batch Steps::Layout::filled(std::span<const Tensor> arrays) const {
+Batch StepFunctions::Layout::filled(std::span<const Tensor> arrays) const {
   Batch batch;
   auto next = arrays.begin();
   for (size_t i = 0; i < x; ++i) batch.x.push_back(*next++);
@@ -48,8 +48,9 @@ Batch Steps::Layout::filled(std::span<const Tensor> arrays) const {
   return batch;
 }
 
-std::unique_ptr<FunctionCore> Steps::make(StepKind kind, const Layout& layout, observe::StepClock* clock,
-                                          std::source_location where) const {
+std::unique_ptr<FunctionCore> StepFunctions::make(StepKind kind, const Layout& layout,
+                                                  observe::StepClock* clock,
+                                                  std::source_location where) const {
   static constexpr const char* kNames[] = {"training step", "evaluation step", "prediction step"};
   return std::make_unique<FunctionCore>(
       [body = body_, kind, layout](std::span<const Tensor> arrays) {
@@ -62,36 +63,41 @@ std::unique_ptr<FunctionCore> Steps::make(StepKind kind, const Layout& layout, o
       where);
 }
 
-Steps::Step& Steps::step_for(StepKind kind, const Batch& batch, std::source_location where) {
-  for (const auto& step : steps_)
-    if (step->kind == kind && step->layout.describes(batch)) return *step;
+StepFunctions::StepFunction& StepFunctions::function_for(StepKind kind, const Batch& batch,
+                                                         std::source_location where) {
+  for (const auto& made : functions_)
+    if (made->kind == kind && made->layout.describes(batch)) return *made;
   const Layout layout(batch);
-  steps_.push_back(std::make_unique<Step>(Step{kind, layout, make(kind, layout, clock_, where), {}}));
-  return *steps_.back();
+  functions_.push_back(
+      std::make_unique<StepFunction>(StepFunction{kind, layout, make(kind, layout, clock_, where), {}}));
+  return *functions_.back();
 }
 
-void Steps::run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, std::source_location where) {
+void StepFunctions::run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss,
+                        std::source_location where) {
   if (eagerly) {
     loss = (*body_)(kind, batch)[0];
     return;
   }
-  Step& step = step_for(kind, batch, where);
+  StepFunction& step = function_for(kind, batch, where);
   const HeldInputs held(step.inputs, batch);
-  step.function->call(step.inputs, std::span(&loss, 1), where, batch.worker_rows);
+  step.core->call(step.inputs, std::span(&loss, 1), where, batch.worker_rows);
 }
 
-bool Steps::run(StepKind kind, const BatchReader::Runs& runs, Tensor& loss, std::source_location where) {
-  return step_for(kind, *runs.arrays, where).function->call(runs.rows, std::span(&loss, 1), where);
+bool StepFunctions::run(StepKind kind, const BatchReader::Runs& runs, Tensor& loss,
+                        std::source_location where) {
+  return function_for(kind, *runs.arrays, where).core->call(runs.rows, std::span(&loss, 1), where);
 }
 
-TensorList Steps::predict(const Batch& batch, bool eagerly, std::source_location where) {
+TensorList StepFunctions::predict(const Batch& batch, bool eagerly, std::source_location where) {
   if (eagerly) return (*body_)(StepKind::predict, batch);
-  Step& step = step_for(StepKind::predict, batch, where);
+  StepFunction& step = function_for(StepKind::predict, batch, where);
   const HeldInputs held(step.inputs, batch);
-  return step.function->call(step.inputs, where, batch.worker_rows);
+  return step.core->call(step.inputs, where, batch.worker_rows);
 }
 
-ProgramStatistics Steps::statistics(StepKind kind, const Batch& batch, std::source_location where) const {
+ProgramStatistics StepFunctions::statistics(StepKind kind, const Batch& batch,
+                                            std::source_location where) const {
   TensorList inputs;
   const HeldInputs held(inputs, batch);
   return make(kind, Layout(batch), nullptr, where)->statistics(inputs, where);

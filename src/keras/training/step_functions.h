@@ -1,5 +1,6 @@
-// The compiled steps of a model: one for each kind and each set of arrays that a batch may have. They belong
-// to one thread at a time, as does the model whose variables they use.
+// The functions of a model that fit, evaluate and predict call with every batch (Keras' train_function, test_function and
+// predict_function): one for each kind of step and each set of arrays that a batch may have. They belong to one thread at
+// a time, as does the model whose variables they use.
 #pragma once
 
 #include <functional>
@@ -15,15 +16,15 @@ namespace lockstep::keras {
 
 enum class StepKind : uint8_t { train, test, predict };
 
-class Steps {
+class StepFunctions {
  public:
   // Computes on a batch: the loss of train and test, the results of predict.
   using Body = std::function<TensorList(StepKind kind, const Batch& batch)>;
 
   // `name` is the model's; `replicas` says how its strategy runs a step. `clock` is told of the training
-  // steps; it is not owned and has to live as long as the steps, whose programs keep its address. Null:
+  // steps; it is not owned and has to live as long as the functions, which keep its address. Null:
   // nobody times them.
-  Steps(Body body, std::string name, ReplicaOptions replicas, observe::StepClock* clock)
+  StepFunctions(Body body, std::string name, ReplicaOptions replicas, observe::StepClock* clock)
       : body_(std::make_shared<const Body>(std::move(body))),
         name_(std::move(name)),
         replicas_(std::move(replicas)),
@@ -38,7 +39,7 @@ class Steps {
   TensorList predict(const Batch& batch, bool eagerly, std::source_location where);
 
   // Forgets what was compiled: the body computes something else from now on.
-  void forget() { steps_.clear(); }
+  void forget() { functions_.clear(); }
 
   // What the step costs. The program is made for this call and let go.
   ProgramStatistics statistics(StepKind kind, const Batch& batch, std::source_location where) const;
@@ -54,14 +55,14 @@ class Steps {
     std::vector<bool> y;
     std::vector<bool> weights;
   };
-  struct Step {
+  struct StepFunction {
     StepKind kind;
     Layout layout;
-    std::unique_ptr<FunctionCore> function;
+    std::unique_ptr<FunctionCore> core;
     TensorList inputs;
   };
 
-  Step& step_for(StepKind kind, const Batch& batch, std::source_location where);
+  StepFunction& function_for(StepKind kind, const Batch& batch, std::source_location where);
   std::unique_ptr<FunctionCore> make(StepKind kind, const Layout& layout, observe::StepClock* clock,
                                      std::source_location where) const;
 
@@ -69,7 +70,7 @@ class Steps {
   std::string name_;
   ReplicaOptions replicas_;
   observe::StepClock* clock_;
-  std::vector<std::unique_ptr<Step>> steps_;
+  std::vector<std::unique_ptr<StepFunction>> functions_;
 };
 
 }  // namespace lockstep::keras
