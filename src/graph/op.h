@@ -107,6 +107,8 @@ struct OpTraits {
   bool adds = false;      // the sum of its two inputs, broadcast
   bool converts = false;  // its input's elements in another dtype
   bool forwards = false;  // its input's value: it means something to gradients alone
+  // Its results may be written over inputs of their shape, as those of elementwise ops may.
+  bool updates_in_place = false;
   // For ops of two inputs: where one is this constant, the result is the other one.
   std::optional<double> neutral = {};
 };

@@ -21,6 +21,7 @@ enum class RewriteStage : uint8_t {
   convert,   // conversions to and from 16-bit floats move into kernels that read and write these
   epilogue,  // what is done to the result of an op moves into it
   prologue,  // what is done to an input of an op moves into it
+  fused,     // behind the fusion of elementwise ops: what one pass over memory does
 };
 
 struct Rewrite {

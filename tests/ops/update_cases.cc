@@ -3,7 +3,9 @@
 #include <cmath>
 
 #include "graph/emit.h"
+#include "ops/elementwise/expander.h"
 #include "ops/op_case.h"
+#include "ops/update/sparse_update.h"
 #include "ops/update/update.h"
 
 namespace lockstep::testing {
@@ -56,6 +58,40 @@ OpCase ftrl_case(const CaseName& name, const FtrlAttrs& a) {
         const double quadratic = std::pow(sum, power) / rate + 2 * (a.l2 + a.beta / (2 * rate));
         return std::array{(std::clamp(moved, -a.l1, a.l1) - moved) / quadratic, sum, moved};
       });
+}
+
+// Adam's update of a table whose gradient are values by row. Its program is one of these dtypes.
+OpCase sparse_case(const CaseName& name, DType dtype, const Shape& values, const Input& rows,
+                   const Shape& table) {
+  const DTypes dtypes = {dtype, dtype, dtype, dtype, wide(dtype)};
+  const AdamUpdateAttrs adam{.beta_1 = 0.8, .beta_2 = 0.9, .epsilon = 1e-3};
+  const Reference whole = each([](double w, double m, double v, double g, double rate) {
+    const double new_m = 0.8 * m + 0.2 * g, new_v = 0.9 * v + 0.1 * g * g;
+    return std::array{w - rate * new_m / (std::sqrt(new_v) + 1e-3), new_m, new_v};
+  });
+  const auto reference = [=](const Arrays& in) {
+    Array gradient(table);
+    gradient.dtype = in[0].dtype;
+    const int64_t width = table.size() / table[0];
+    for (size_t i = 0; i < in[0].values.size(); ++i) {
+      const auto element = static_cast<int64_t>(i);
+      const auto row = static_cast<int64_t>(in[1].values[static_cast<size_t>(element / width)]);
+      gradient.values[static_cast<size_t>(row * width + element % width)] += in[0].values[i];
+    }
+    return whole({in[2], in[3], in[4], gradient, in[5]});
+  };
+  return {.name = name,
+          .op = "sparse_update",
+          .inputs = {normal(values), rows, normal(table), normal(table), within(table, 0.1, 1), kRate},
+          .attrs = SparseUpdateAttrs{.program = elementwise::expand(*find_op("adam_update"), adam, dtypes),
+                                     .gradient = 3,
+                                     .rows = table[0]},
+          .reference = reference,
+          .dtypes = {dtype},
+          .tolerance = Tolerance::summed,
+          .slack = 4,  // a 16-bit gradient is rounded before it is used
+          .results = {same, same, same},
+          .derivatives = 0};
 }
 
 OpCases cases() {
@@ -145,6 +181,17 @@ OpCases cases() {
                        const double new_m = mix(m, g, 0.8), new_v = mix(v, g * g, 0.9);
                        return std::array{new_m, new_v, m_scale * new_m / (std::sqrt(v_scale * new_v) + 1e-3)};
                      }),
+      sparse_case("sparse_update", DType::float32, {5, 6}, indices({5}, 4), {4, 6}),
+      sparse_case("sparse_update_float64", DType::float64, {2, 3, 6}, indices({2, 3}, 7, DType::int32),
+                  {7, 6}),
+      sparse_case("sparse_update_bfloat16", DType::bfloat16, {5, 3}, indices({5}, 4), {4, 3}),
+      sparse_case("sparse_update_float16", DType::float16, {5, 2, 2}, indices({5}, 9), {9, 2, 2}),
+      sparse_case("sparse_update_vector", DType::float32, {4}, indices({4}, 9), {9}),
+      sparse_case("sparse_update_nothing", DType::float32, {0, 6}, indices({0}, 4), {4, 6}),
+      sparse_case("sparse_update_one_row", DType::float32, {70, 5},
+                  given({70}, std::vector<double>(70, 2)).of(always<DType::int64>), {4, 5}),
+      threads_only(sparse_case("sparse_update_threads", DType::float32, {3000, 64}, indices({3000}, 4000),
+                               {4000, 64})),
   };
 }
 
@@ -187,6 +234,28 @@ BadCalls bad_calls() {
        invalid_argument,
        {"rmsprop_update: ", "takes 1 slots", "received 2"},
        call(rmsprop_update({}), {w, w, w, w, rate})},
+      {"sparse_update_row",
+       invalid_argument,
+       {"sparse_update: ", "position", "is 7", "4 rows"},
+       [] {
+         const OpCase c = sparse_case("", DType::float32, {1, 6}, indices({1}, 4), {4, 6});
+         const Tensor table = sample({4, 6});
+         emit(*find_op("sparse_update"),
+              TensorList{sample({1, 6}), Tensor::from(std::vector<int64_t>{7}, {1}), table, table, table,
+                         sample({})},
+              c.attrs, std::source_location::current());
+       }},
+      {"sparse_update_shapes",
+       shape_mismatch,
+       {"sparse_update: ", "like the table (4, 6)", "(3, 6)"},
+       [] {
+         const OpCase c = sparse_case("", DType::float32, {1, 6}, indices({1}, 4), {4, 6});
+         const Tensor table = sample({4, 6});
+         emit(*find_op("sparse_update"),
+              TensorList{sample({1, 6}), Tensor::from(std::vector<int64_t>{1}, {1}), sample({3, 6}), table,
+                         table, sample({})},
+              c.attrs, std::source_location::current());
+       }},
   };
 }
 

@@ -94,12 +94,14 @@ class ResultBuffers {
   }
 
   // Whether `writer` may overwrite the memory it reads `old` from: elementwise launches that read
-  // and write an element at the same place, and read it nowhere else through a view.
+  // and write an element at the same place (and ops that say the same of themselves), and read it nowhere else through a
+  // view.
   bool overwrites_safely(int writer, Value old) const {
     const Node& node = graph_.nodes[static_cast<size_t>(writer)];
     const bool through_view = std::any_of(node.inputs.begin(), node.inputs.end(),
                                           [&](Value v) { return v != old && storage_of(v) == old; });
-    return node.op->expand && graph_.spec(old) == node.outputs[0] && !through_view;
+    return (node.op->expand || node.op->traits.updates_in_place) && graph_.spec(old) == node.outputs[0] &&
+           !through_view;
   }
 
   // Whether `reader` runs in a phase in which it can come before `writer`: within a phase what runs

@@ -203,8 +203,11 @@ Graph fuse_epilogues(const Graph& graph) {
   return rewriter.finish();
 }
 
-Graph apply_rewrites(Graph graph, DeviceKind kind, std::vector<std::string_view>* applied) {
+namespace {
+
+Graph apply_stages(Graph graph, DeviceKind kind, bool behind_fusion, std::vector<std::string_view>* applied) {
   for (const Rewrite& rewrite : registered_rewrites(kind)) {
+    if ((rewrite.stage == RewriteStage::fused) != behind_fusion) continue;
     std::optional<Graph> rewritten = rewrite.apply(graph, kind);
     if (!rewritten) continue;
     graph = remove_dead_nodes(*rewritten);
@@ -212,6 +215,16 @@ Graph apply_rewrites(Graph graph, DeviceKind kind, std::vector<std::string_view>
     if (applied) applied->push_back(rewrite.name);
   }
   return graph;
+}
+
+}  // namespace
+
+Graph apply_rewrites(Graph graph, DeviceKind kind, std::vector<std::string_view>* applied) {
+  return apply_stages(std::move(graph), kind, false, applied);
+}
+
+Graph apply_rewrites_behind_fusion(Graph graph, DeviceKind kind, std::vector<std::string_view>* applied) {
+  return apply_stages(std::move(graph), kind, true, applied);
 }
 
 Graph simplify(Graph graph, bool replicated, bool join) {

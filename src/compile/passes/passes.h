@@ -41,8 +41,12 @@ std::optional<Graph> fuse_addends(const Graph& graph);
 // The passes above but the last two, in order. `join`: whether ops may move into others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
-// All rewrites that are registered for a kind of device: those of ops, and absorb_casts and fuse_addends on GPUs, where
-// reading and writing is what takes the time. `applied`: gets the names of those that found something to change.
+// All rewrites that are registered for a kind of device and come before the fusion of elementwise ops: those of ops, and
+// absorb_casts and fuse_addends on GPUs, where reading and writing is what takes the time. `applied`: gets the names of those
+// that found something to change.
 Graph apply_rewrites(Graph graph, DeviceKind kind, std::vector<std::string_view>* applied = nullptr);
+// Those of RewriteStage::fused.
+Graph apply_rewrites_behind_fusion(Graph graph, DeviceKind kind,
+                                   std::vector<std::string_view>* applied = nullptr);
 
 }  // namespace lockstep::compile

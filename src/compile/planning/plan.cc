@@ -523,6 +523,8 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
   if (!checked)
     pass("fuse_elementwise",
          fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices)));
+  if (!checked && options.devices.empty())
+    graph = apply_rewrites_behind_fusion(std::move(graph), options.kind);
   if (!options.devices.empty()) pass("insert_transfers", insert_transfers(graph));
   pass("separate_all_reduce_inputs", separate_all_reduce_inputs(graph));
   std::vector<OrderEdge> edges;

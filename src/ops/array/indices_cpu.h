@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "graph/kernel.h"
 #include "ops/array/lookup.h"
@@ -14,6 +15,13 @@ inline constexpr int64_t kBytesPerThread = 64 << 10;
 inline int threads_for(int64_t bytes, int threads) {
   return static_cast<int>(std::clamp<int64_t>(bytes / kBytesPerThread, 1, threads));
 }
+
+// What sums of T are made in. Integers wrap around: unsigned ones have the same bits.
+template <class T>
+using Accumulator =
+    std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float,
+                       std::conditional_t<std::is_same_v<T, int32_t>, uint32_t,
+                                          std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>>>;
 
 // int32 or int64 indices, and how to complain about one.
 class Indices {

@@ -11,6 +11,7 @@
 namespace lockstep {
 namespace {
 
+using cpu::Accumulator;
 using cpu::Indices;
 using cpu::threads_for;
 
@@ -66,13 +67,6 @@ class GatherKernel final : public Kernel {
   int threads_;
   int64_t batch_ = 1, outer_ = 1, count_ = 1, rows_ = 0, row_bytes_ = 1;
 };
-
-// What sums of T are made in. Integers wrap around: unsigned ones have the same bits.
-template <class T>
-using Accumulator =
-    std::conditional_t<std::is_same_v<T, BFloat16> || std::is_same_v<T, Float16>, float,
-                       std::conditional_t<std::is_same_v<T, int32_t>, uint32_t,
-                                          std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>>>;
 
 template <class T>
 class ScatterAddKernel final : public Kernel {

@@ -103,7 +103,9 @@ TEST(Attention, NaNReachesTheResultAndTheGradients) {
         const bool is_nan = i / dim == diverged;
         ASSERT_EQ(std::isnan(result[i]), is_nan) << i;
         ASSERT_EQ(std::isnan(dq[i]), is_nan) << i;
-        if (!causal || i / dim <= diverged) ASSERT_TRUE(std::isnan(dk[i])) << i;
+        if (!causal || i / dim <= diverged) {
+          ASSERT_TRUE(std::isnan(dk[i])) << i;
+        }
       }
     }
 }
