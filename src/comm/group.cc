@@ -2,14 +2,11 @@
 
 #include <fcntl.h>
 #include <poll.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -20,75 +17,19 @@
 
 #include "comm/address.h"
 #include "comm/connection.h"
-#include "comm/port_owner.h"
-#include "comm/unauthenticated_peers.h"
+#include "comm/meeting.h"
+#include "comm/roster.h"
+#include "comm/waiting_notice.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
-#include "lockstep/base/log.h"
 #include "observe/activity.h"
 
 namespace lockstep::comm {
-namespace {
-
-int listen_at(const Address& address, int bound_socket, int size, std::source_location where) {
-  if (bound_socket >= 0) {
-    fcntl(bound_socket, F_SETFL, fcntl(bound_socket, F_GETFL) | O_NONBLOCK);
-    const bool listens = listen(bound_socket, size) == 0;
-    require(listens, ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host, ":", address.port,
-            ": ", std::strerror(errno));
-    return bound_socket;
-  }
-  int error = 0;
-  std::string reason;
-  if (const int fd = try_listen(address, size, error, reason); fd >= 0) return fd;
-  if (error == EADDRINUSE)
-    reason = detail::concat("the port is in use by ", port_owner(std::atoi(address.port.c_str())),
-                            "; end it, or choose another port");
-  if (error == EADDRNOTAVAIL) reason = "this machine does not have that address: rank 0 runs on another host";
-  fail(ErrorCode::io, where, "group: rank 0 cannot listen at ", address.host, ":", address.port, ": ",
-       reason);
-}
-
-// Says for whom this process waits, at once after a few seconds and then every few.
-class WaitingNotice {
- public:
-  template <class Who>
-  void say(const Who& who) {
-    if (SteadyClock::now() < next_) return;
-    next_ = in_seconds(kSeconds);
-    log(LogLevel::info, "group: for ",
-        std::chrono::duration_cast<std::chrono::seconds>(SteadyClock::now() - began_).count(),
-        " s waiting for ", who());
-  }
-
- private:
-  static constexpr double kSeconds = 5;
-  const Moment began_ = SteadyClock::now();
-  Moment next_ = in_seconds(kSeconds);
-};
-
-}  // namespace
 
 class Group::Impl {
  public:
   Impl(const GroupOptions& options, std::source_location where)
-      : options_(options), members_(static_cast<size_t>(options.size)) {
-    require(options.size >= 1 && options.rank >= 0 && options.rank < options.size,
-            ErrorCode::invalid_argument, where, "group: ranks are from 0 to size - 1, received rank ",
-            options.rank, " of ", options.size);
-    member(rank()).who = own_name();
-    connections_.resize(members_.size());
-    parts_.resize(members_.size());
-    if (size() == 1) return;
-    if (rank() == 0 && !meets_elsewhere())
-      gather(where);
-    else
-      approach(where);
-    const bool piped = pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0;
-    require(piped, ErrorCode::io, where, "group: ", std::strerror(errno));
-    for (Member& m : members_) m.heard = SteadyClock::now();
-    watcher_ = std::thread([this] { watch(); });
-  }
+      : Impl(options, meet(options, where), where) {}
 
   ~Impl() {
     if (!watcher_.joinable()) return;
@@ -116,14 +57,14 @@ class Group::Impl {
     }
     std::unique_lock lock(mutex_);
     const bool came = changed_.wait_until(lock, in_seconds(options_.timeout_s),
-                                          [&] { return !shared_.empty() || !lost_text().empty(); });
+                                          [&] { return !shared_.empty() || !roster_.lost().empty(); });
     if (!shared_.empty()) {
       std::string first = std::move(shared_.front());
       shared_.pop_front();
       return first;
     }
-    fail(lost_code_locked(), where, "group: rank ", rank(), " waited for what rank 0 shares; ",
-         came ? lost_text() : detail::concat("nothing came within ", options_.timeout_s, " s"));
+    fail(roster_.lost_code(), where, "group: rank ", rank(), " waited for what rank 0 shares; ",
+         came ? roster_.lost() : detail::concat("nothing came within ", options_.timeout_s, " s"));
   }
 
   std::string own_host() const {
@@ -139,7 +80,7 @@ class Group::Impl {
     int64_t number = 0;
     {
       const std::lock_guard lock(mutex_);
-      number = ++member(rank()).gathers;
+      number = roster_.begin_gathering();
       untold_ = true;
     }
     if (rank() != 0) {
@@ -174,27 +115,21 @@ class Group::Impl {
   std::vector<Post> posts() const {
     const std::lock_guard lock(mutex_);
     std::vector<Post> all;
-    for (const Member& m : members_)
-      all.push_back({m.post, std::chrono::duration<double>(SteadyClock::now() - m.posted).count()});
+    for (const Posted& last : posted_)
+      all.push_back({last.bytes, std::chrono::duration<double>(SteadyClock::now() - last.came).count()});
     return all;
   }
 
   void progress(int64_t begun, int64_t ended, std::string_view operation) {
     const std::lock_guard lock(mutex_);
-    Member& own = member(rank());
-    if (own.begun == begun && own.ended == ended) return;
-    own.begun = begun;
-    own.ended = ended;
-    own.operation.assign(operation);
-    untold_ = true;
+    untold_ = roster_.set_progress(begun, ended, operation) || untold_;
   }
 
   void give_up(const std::string& reason, ErrorCode code) {
     {
       const std::lock_guard lock(mutex_);
-      if (!verdict_.empty()) return;
-      verdict_code_ = code;
-      verdict_ = detail::concat(name(static_cast<size_t>(rank())), " gave up: ", reason);
+      const std::string own = roster_.name(static_cast<size_t>(rank()));
+      if (!roster_.end(detail::concat(own, " gave up: ", reason), code)) return;
       changed_.notify_all();
     }
     tell_verdict(static_cast<size_t>(rank()));
@@ -202,106 +137,59 @@ class Group::Impl {
 
   std::string left() const {
     const std::lock_guard lock(mutex_);
-    return left_text();
+    return roster_.left();
   }
 
   std::string missing_from(int64_t operation, std::string_view called) const {
     const std::lock_guard lock(mutex_);
-    std::string text;
-    for (size_t r = 0; r < members_.size(); ++r) {
-      const Member& m = members_[r];
-      if (static_cast<int>(r) == rank()) continue;
-      if (m.begun < operation)
-        add_sentence(text, absent(r, detail::concat(called)));
-      else if (m.begun == operation && !m.operation.empty() && m.operation != called)
-        add_sentence(text, detail::concat(name(r), " is at ", m.operation, " instead of ", called));
-    }
-    return text;
+    return roster_.missing_from(operation, called);
   }
 
   std::string lost() const {
     const std::lock_guard lock(mutex_);
-    return lost_text();
+    return roster_.lost();
   }
   ErrorCode lost_code() const {
     const std::lock_guard lock(mutex_);
-    return lost_code_locked();
+    return roster_.lost_code();
   }
 
   std::string behind(int64_t operation) const {
     const std::lock_guard lock(mutex_);
-    std::string text;
-    for (size_t r = 0; r < members_.size(); ++r)
-      if (members_[r].begun < operation)
-        text += detail::concat(text.empty() ? "" : "; ", name(r), " has begun ", members_[r].begun);
-    return text;
+    return roster_.behind(operation);
   }
 
  private:
-  struct Member {
-    std::string who;
-    std::string lost;  // why; empty: it is there
-    bool left = false;
-    int64_t begun = 0, ended = 0;  // collectives
-    int64_t gathers = 0;           // begun
-    std::string operation;         // the collective begun last
-    // What it was doing when it was last heard of, for how long, and when that was.
-    std::string activity;
-    double active_s = 0;
-    Moment heard = SteadyClock::now();
-    // Known to rank 0: what it said of itself last, and when that came.
-    std::string post;
-    Moment posted{};
-  };
+  Impl(const GroupOptions& options, Meeting met, std::source_location where)
+      : options_(options),
+        roster_(options.rank, met.names),
+        connections_(std::move(met.connections)),
+        parts_(connections_.size()),
+        posted_(connections_.size()) {
+    if (size() == 1) return;
+    const bool piped = pipe2(wake_, O_CLOEXEC | O_NONBLOCK) == 0;
+    require(piped, ErrorCode::io, where, "group: ", std::strerror(errno));
+    watcher_ = std::thread([this] { watch(); });
+  }
+
   // What a rank gives to a gathering.
   struct Part {
     std::string name, bytes;
   };
+  // What a rank said of itself last.
+  struct Posted {
+    std::string bytes;
+    Moment came{};
+  };
 
-  Member& member(int r) { return members_[static_cast<size_t>(r)]; }
   std::string name_of(size_t r) const {
     const std::lock_guard lock(mutex_);
-    return name(r);
-  }
-  std::string name(size_t r) const {
-    return members_[r].who.empty() ? detail::concat("rank ", r)
-                                   : detail::concat("rank ", r, " (", members_[r].who, ")");
-  }
-  static void add_sentence(std::string& text, const std::string& sentence) {
-    text += (text.empty() ? "" : "; ") + sentence;
-  }
-  std::string lost_text() const {
-    std::string text = verdict_;
-    for (size_t r = 0; r < members_.size(); ++r)
-      if (!members_[r].lost.empty())
-        add_sentence(text, detail::concat(name(r), " is gone: ", members_[r].lost));
-    return text;
-  }
-  ErrorCode lost_code_locked() const { return verdict_.empty() ? ErrorCode::io : verdict_code_; }
-  std::string left_text() const {
-    std::string text;
-    for (size_t r = 0; r < members_.size(); ++r)
-      if (members_[r].left)
-        add_sentence(text, detail::concat(name(r), " has left: its program let go of the run"));
-    return text;
+    return roster_.name(r);
   }
   std::string lost_or(const std::string& otherwise) const {
     const std::lock_guard lock(mutex_);
-    const std::string text = lost_text();
+    const std::string text = roster_.lost();
     return text.empty() ? otherwise : text;
-  }
-  // What a rank does instead of coming to `what`.
-  std::string absent(size_t r, const std::string& what) const {
-    const Member& m = members_[r];
-    const double silent_s = std::chrono::duration<double>(SteadyClock::now() - m.heard).count();
-    std::string text = detail::concat(name(r), " has not come to ", what);
-    if (m.left) return text + ": its program has let go of the run";
-    if (silent_s > kSilence)
-      return detail::concat(text, "; for ", std::llround(silent_s),
-                            " s nothing was heard of it: it is stopped, or cut off from the network");
-    if (!m.activity.empty())
-      text += detail::concat("; for ", std::llround(m.active_s + silent_s), " s it is in ", m.activity);
-    return text;
   }
 
   // Waits for `ready`, which is asked with the lock held, and names in the log and in the error who is missing.
@@ -310,8 +198,9 @@ class Group::Impl {
              Missing missing, std::source_location where) {
     const Moment until = in_seconds(timeout_s);
     WaitingNotice notice;
-    while (!changed_.wait_until(lock, std::min(until, in_seconds(1)),
-                                [&] { return ready() || !lost_text().empty() || !left_text().empty(); })) {
+    while (!changed_.wait_until(lock, std::min(until, in_seconds(1)), [&] {
+      return ready() || !roster_.lost().empty() || !roster_.left().empty();
+    })) {
       const std::string who = missing();
       if (SteadyClock::now() >= until) {
         lock.unlock();
@@ -322,9 +211,9 @@ class Group::Impl {
       notice.say([&] { return who; });
     }
     if (ready()) return;
-    std::string gone = lost_text();
-    if (gone.empty()) gone = left_text();
-    fail(lost_code_locked(), where, what, " cannot happen: ", gone);
+    std::string gone = roster_.lost();
+    if (gone.empty()) gone = roster_.left();
+    fail(roster_.lost_code(), where, what, " cannot happen: ", gone);
   }
 
   std::vector<Part> await_parts(const std::string& what, int64_t number, const std::string& own,
@@ -338,7 +227,8 @@ class Group::Impl {
         [&] {
           std::string text;
           for (size_t r = 1; r < parts_.size(); ++r)
-            if (parts_[r].empty()) add_sentence(text, absent(r, detail::concat(what, " (", number, ")")));
+            if (parts_[r].empty())
+              add_sentence(text, roster_.absent(r, detail::concat(what, " (", number, ")")));
           return text;
         },
         where);
@@ -356,11 +246,8 @@ class Group::Impl {
     await(
         lock, what, timeout_s, [&] { return !gathered_.empty(); },
         [&] {
-          std::string text;
-          for (size_t r = 0; r < members_.size(); ++r)
-            if (static_cast<int>(r) != rank() && members_[r].gathers < number)
-              add_sentence(text, absent(r, detail::concat(what, " (", number, ")")));
-          return text.empty() ? absent(0, what) : text;
+          const std::string text = roster_.missing_from_gathering(number, what);
+          return text.empty() ? roster_.absent(0, what) : text;
         },
         where);
     std::string first = std::move(gathered_.front());
@@ -387,147 +274,9 @@ class Group::Impl {
     MessageWriter body;
     {
       const std::lock_guard lock(mutex_);
-      body.put(static_cast<int32_t>(verdict_code_)).put_text(verdict_);
+      body.put(static_cast<int32_t>(roster_.lost_code())).put_text(roster_.verdict());
     }
     tell(MessageKind::gave_up, body.take(), from);
-  }
-
-  // Of rank 0: whether somebody else listens where it should, as the one does who leads a run that is under way.
-  bool meets_elsewhere() {
-    if (!options_.may_be_under_way || options_.bound_socket >= 0) return false;
-    int error = 0;
-    std::string failure;
-    listening_ =
-        try_listen(parse_address(options_.address, std::source_location::current()), size(), error, failure);
-    return listening_ < 0 && error == EADDRINUSE;
-  }
-  bool hopeless() const { return options_.hopeless && options_.hopeless(); }
-
-  // Rank 0 until all are there. Unauthenticated peers are never waited for, and nothing they send ends the run.
-  void gather(std::source_location where) {
-    const int listening = listening_ >= 0 ? listening_
-                                          : listen_at(parse_address(options_.address, where),
-                                                      options_.bound_socket, size(), where);
-    const Moment until = in_seconds(options_.timeout_s);
-    UnauthenticatedPeers peers(options_.secret);
-    std::vector<pollfd> entries;
-    std::string missing;
-    WaitingNotice notice;
-    try {
-      while (!(missing = missing_ranks()).empty()) {
-        const int wait = milliseconds_until(until, options_.hopeless ? 50 : 1000);
-        require(wait > 0 && !hopeless(), ErrorCode::io, where, "group: rank 0 waited ", options_.timeout_s,
-                " s at ", options_.address, " and ", missing, " of ", size(), " did not come");
-        notice.say([&] { return detail::concat(missing, " of ", size(), " at ", options_.address); });
-        entries.assign(1, {listening, POLLIN, 0});
-        peers.add_to(entries);
-        if (poll(entries.data(), entries.size(), wait) < 0) continue;
-        peers.hear(std::span(entries).subspan(1),
-                   [&](std::unique_ptr<Connection> connection, const Message& message) {
-                     take(std::move(connection), message, where);
-                   });
-        if (entries[0].revents != 0) peers.accept_at(listening);
-      }
-    } catch (const Error& error) {
-      for (const auto& connection : connections_)
-        if (connection) connection->send(MessageKind::refused, error.message());
-      close(listening);
-      throw;
-    } catch (const RunGoesOn& elsewhere) {
-      for (const auto& connection : connections_)
-        if (connection) connection->send(MessageKind::goes_on, elsewhere.endpoints);
-      close(listening);
-      throw;
-    }
-    close(listening);
-    MessageWriter all;
-    for (const Member& m : members_) all.put_text(m.who);
-    const std::string body = all.take();
-    for (const auto& connection : connections_)
-      if (connection) connection->send(MessageKind::welcome, body);
-  }
-
-  void take(std::unique_ptr<Connection> connection, const Message& message, std::source_location where) {
-    if (message.kind == MessageKind::hello)
-      admit(std::move(connection), message, where);
-    else if (message.kind == MessageKind::goes_on && options_.may_be_under_way)
-      throw RunGoesOn{message.body, host_of_socket(connection->fd())};
-  }
-
-  std::string missing_ranks() const {
-    std::string text;
-    int count = 0;
-    for (size_t r = 1; r < connections_.size(); ++r)
-      if (!connections_[r]) {
-        text += detail::concat(text.empty() ? "" : ", ", r);
-        ++count;
-      }
-    return count == 0 ? text : (count == 1 ? "rank " : "ranks ") + text;
-  }
-
-  void admit(std::unique_ptr<Connection> connection, const Message& message, std::source_location where) {
-    MessageReader hello(message.body);
-    const auto r = hello.get<int32_t>(), of = hello.get<int32_t>();
-    const std::string who = hello.get_text();
-    // Who knows the secret is of this run: where it is told something else, the run cannot begin.
-    const auto refuse = [&](const std::string& why) {
-      connection->send(MessageKind::refused, why);
-      fail(ErrorCode::invalid_argument, where, "group: ", why);
-    };
-    if (of != size() || r < 1 || r >= size())
-      refuse(detail::concat(who, " says that it is rank ", r, " of ", of, ", rank 0 expects ", size(),
-                            " ranks"));
-    // One that has died before the others came, and was started again, takes its own place.
-    if (connections_[static_cast<size_t>(r)] && !connections_[static_cast<size_t>(r)]->closed())
-      refuse(detail::concat(who, " and ", member(r).who, " both say that they are rank ", r));
-    member(r).who = who;
-    connections_[static_cast<size_t>(r)] = std::move(connection);
-  }
-
-  // Another rank until it is welcome.
-  void approach(std::source_location where) {
-    const Address address = parse_address(options_.address, where);
-    const Moment until = in_seconds(options_.timeout_s);
-    const auto about = [&] { return detail::concat("rank 0 at ", options_.address); };
-    std::string failure;
-    WaitingNotice notice;
-    std::unique_ptr<Connection> hub;
-    while (!hub) {
-      const int fd = try_connect(address, until, failure);
-      if (fd >= 0) {
-        hub = std::make_unique<Connection>(fd);
-        // What listens there may be stopped, or be gone before it answers: another takes its place then.
-        const Moment answer = options_.may_be_under_way
-                                  ? std::min(until, in_seconds(UnauthenticatedPeers::kProofSeconds))
-                                  : until;
-        failure = hub->prove(options_.secret, answer, [&] {
-          notice.say([&] { return about() + ": what listens there does not answer"; });
-        });
-        if (failure.empty()) break;
-        require(options_.may_be_under_way && SteadyClock::now() < until && !hopeless(), ErrorCode::io, where,
-                "group: rank ", rank(), " of ", size(), " at ", options_.address, ": ", failure);
-        hub = nullptr;
-      }
-      require(SteadyClock::now() < until && !hopeless(), ErrorCode::io, where, "group: rank ", rank(), " of ",
-              size(), " waited ", options_.timeout_s, " s for ", about(), ": ", failure);
-      notice.say([&] { return about() + ": " + failure; });
-      std::this_thread::sleep_for(std::chrono::milliseconds(options_.hopeless ? 5 : 50));
-    }
-    hub->send(MessageKind::hello,
-              MessageWriter().put(int32_t{rank()}).put(int32_t{size()}).put_text(member(rank()).who).take());
-    Message message;
-    bool answered = false;
-    while (!(answered = hub->wait_for(message, std::min(until, in_seconds(options_.hopeless ? 0.05 : 1)))) &&
-           SteadyClock::now() < until && hub->open() && !hopeless())
-      notice.say([&] { return "the other ranks, at " + options_.address; });
-    if (answered && message.kind == MessageKind::goes_on)
-      throw RunGoesOn{message.body, host_of_socket(hub->fd())};
-    require(answered && message.kind != MessageKind::refused, ErrorCode::io, where, "group: rank ", rank(),
-            " of ", size(), " at ", options_.address, ": ",
-            answered ? message.body : "rank 0 did not welcome it");
-    MessageReader all(message.body);
-    for (Member& m : members_) m.who = all.get_text();
-    connections_[0] = std::move(hub);
   }
 
   void wake() const {
@@ -554,7 +303,7 @@ class Group::Impl {
         const std::lock_guard lock(mutex_);
         if (ending_) return;
         for (size_t r = 0; r < connections_.size(); ++r) {
-          if (!connections_[r] || members_[r].left || !members_[r].lost.empty()) continue;
+          if (!connections_[r] || roster_.gone(r)) continue;
           entries.push_back({connections_[r]->fd(), POLLIN, 0});
           whose.push_back(r);
         }
@@ -598,23 +347,20 @@ class Group::Impl {
       }
       case MessageKind::progress: {
         const std::lock_guard lock(mutex_);
-        for (auto count = body.get<int32_t>(); count > 0 && !body.ended(); --count) take_progress(body);
+        untold_ = (roster_.take_told(message.body) && rank() == 0) || untold_;
         break;
       }
       case MessageKind::posted: {
         const std::lock_guard lock(mutex_);
-        members_[from].post = message.body;
-        members_[from].posted = SteadyClock::now();
+        posted_[from] = {message.body, SteadyClock::now()};
         break;
       }
       case MessageKind::gave_up: {
         const auto code = body.get<int32_t>();
         {
           const std::lock_guard lock(mutex_);
-          if (!verdict_.empty()) break;
-          if (code >= 0 && code < static_cast<int32_t>(ErrorCode::internal))
-            verdict_code_ = static_cast<ErrorCode>(code);
-          verdict_ = body.get_text();
+          const bool known = code >= 0 && code < static_cast<int32_t>(ErrorCode::internal);
+          if (!roster_.end(body.get_text(), known ? static_cast<ErrorCode>(code) : ErrorCode::io)) break;
           changed_.notify_all();
         }
         if (rank() == 0) tell_verdict(from);
@@ -623,21 +369,21 @@ class Group::Impl {
       case MessageKind::left: {
         const auto r = body.get<int32_t>();
         const std::lock_guard lock(mutex_);
-        if (r >= 0 && r < size()) member(r).left = true;
+        if (r >= 0 && r < size()) roster_.set_left(static_cast<size_t>(r));
         changed_.notify_all();
         break;
       }
       case MessageKind::lost: {
         const auto r = body.get<int32_t>();
         const std::lock_guard lock(mutex_);
-        if (r >= 0 && r < size()) member(r).lost = body.get_text();
+        if (r >= 0 && r < size()) roster_.set_lost(static_cast<size_t>(r), body.get_text());
         changed_.notify_all();
         break;
       }
       case MessageKind::goodbye: {
         {
           const std::lock_guard lock(mutex_);
-          members_[from].left = true;
+          roster_.set_left(from);
           changed_.notify_all();
         }
         if (rank() == 0)
@@ -648,40 +394,11 @@ class Group::Impl {
     }
   }
 
-  void put_progress(MessageWriter& body, int r) const {
-    const Member& m = members_[static_cast<size_t>(r)];
-    const double silent_s =
-        r == rank() ? 0 : std::chrono::duration<double>(SteadyClock::now() - m.heard).count();
-    body.put(int32_t{r}).put(m.begun).put(m.ended).put(m.gathers).put(m.active_s).put(silent_s);
-    body.put_text(m.operation).put_text(m.activity);
-  }
-  void take_progress(MessageReader& body) {
-    const auto r = body.get<int32_t>();
-    Member m;
-    m.begun = body.get<int64_t>();
-    m.ended = body.get<int64_t>();
-    m.gathers = body.get<int64_t>();
-    m.active_s = body.get<double>();
-    const auto silent_s = body.get<double>();
-    m.operation = body.get_text();
-    m.activity = body.get_text();
-    if (r < 0 || r >= size() || r == rank()) return;
-    Member& known = member(r);
-    untold_ = untold_ || (rank() == 0 && known.begun != m.begun);
-    known.begun = m.begun;
-    known.ended = m.ended;
-    known.gathers = m.gathers;
-    known.active_s = m.active_s;
-    known.operation = std::move(m.operation);
-    known.activity = std::move(m.activity);
-    known.heard = in_seconds(-std::max(0.0, silent_s));
-  }
-
   void miss(size_t r, const std::string& why) {
     {
       const std::lock_guard lock(mutex_);
-      if (members_[r].left || ending_) return;
-      members_[r].lost = why;
+      if (roster_.has_left(r) || ending_) return;
+      roster_.set_lost(r, why);
       changed_.notify_all();
     }
     if (rank() != 0) return;
@@ -692,12 +409,12 @@ class Group::Impl {
 
   bool gone(size_t r) const {
     const std::lock_guard lock(mutex_);
-    return members_[r].left || !members_[r].lost.empty();
+    return roster_.gone(r);
   }
 
   // Rank 0 is told by everybody, and tells everybody of all.
   void tell_progress() {
-    MessageWriter body;
+    std::string text;
     {
       const std::lock_guard lock(mutex_);
       // What is told wakes the others, who tell in turn: without a pause they would do nothing else while collectives go on.
@@ -706,16 +423,9 @@ class Group::Impl {
       untold_ = false;
       next_word_ = in_seconds(kBetweenWords);
       next_sign_ = in_seconds(kSignOfLife);
-      const observe::Activity activity = observe::current_activity();
-      member(rank()).activity = activity.what;
-      member(rank()).active_s =
-          activity.since_ns == 0 ? 0
-                                 : static_cast<double>(Clock::system().now_ns() - activity.since_ns) * 1e-9;
-      body.put(int32_t{rank() == 0 ? size() : 1});
-      if (rank() != 0) put_progress(body, rank());
-      for (int r = 0; rank() == 0 && r < size(); ++r) put_progress(body, r);
+      roster_.set_activity(observe::current_activity(), Clock::system().now_ns());
+      text = roster_.told();
     }
-    const std::string text = body.take();
     for (size_t r = 0; r < connections_.size(); ++r)
       if (connections_[r] && !gone(r) && !connections_[r]->send(MessageKind::progress, text))
         miss(r, "it takes no messages");
@@ -734,25 +444,22 @@ class Group::Impl {
 
   static constexpr double kSignOfLife = 1;      // seconds between two, where nothing else is told
   static constexpr double kBetweenWords = 0.1;  // seconds at least between two words on progress
-  static constexpr double kSilence = 3;         // seconds without any that are worth a word
   static constexpr double kPatience = 2;        // seconds for rank 0 to say who is missing
 
   const GroupOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Member> members_;
+  Roster roster_;
   std::vector<std::unique_ptr<Connection>>
       connections_;  // by rank; of rank 0 all others', of the others rank 0's
   std::deque<std::string> shared_;
   std::vector<std::deque<Part>> parts_;  // of rank 0, by rank: of gatherings to come
   std::deque<std::string> gathered_;     // of the others: those that are complete
   std::string unsent_post_;              // of the others
-  std::string verdict_;                  // why the run ends; empty: it goes on
-  ErrorCode verdict_code_ = ErrorCode::io;
+  std::vector<Posted> posted_;           // of rank 0, by rank
   Moment next_sign_ = SteadyClock::now();
   Moment next_word_{};
   bool untold_ = false, ending_ = false;
-  int listening_ = -1;  // until all have come, where it was tried in advance
   int wake_[2] = {-1, -1};
   std::thread watcher_;
 };
