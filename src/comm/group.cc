@@ -18,7 +18,7 @@
 #include "comm/address.h"
 #include "comm/connection.h"
 #include "comm/meeting.h"
-#include "comm/roster.h"
+#include "comm/membership.h"
 #include "comm/waiting_notice.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
@@ -57,14 +57,14 @@ class Group::Impl {
     }
     std::unique_lock lock(mutex_);
     const bool came = changed_.wait_until(lock, in_seconds(options_.timeout_s),
-                                          [&] { return !shared_.empty() || !roster_.lost().empty(); });
+                                          [&] { return !shared_.empty() || !membership_.lost().empty(); });
     if (!shared_.empty()) {
       std::string first = std::move(shared_.front());
       shared_.pop_front();
       return first;
     }
-    fail(roster_.lost_code(), where, "group: rank ", rank(), " waited for what rank 0 shares; ",
-         came ? roster_.lost() : detail::concat("nothing came within ", options_.timeout_s, " s"));
+    fail(membership_.lost_code(), where, "group: rank ", rank(), " waited for what rank 0 shares; ",
+         came ? membership_.lost() : detail::concat("nothing came within ", options_.timeout_s, " s"));
   }
 
   std::string own_host() const {
@@ -80,7 +80,7 @@ class Group::Impl {
     int64_t number = 0;
     {
       const std::lock_guard lock(mutex_);
-      number = roster_.begin_gathering();
+      number = membership_.begin_gathering();
       untold_ = true;
     }
     if (rank() != 0) {
@@ -122,14 +122,14 @@ class Group::Impl {
 
   void progress(int64_t begun, int64_t ended, std::string_view operation) {
     const std::lock_guard lock(mutex_);
-    untold_ = roster_.set_progress(begun, ended, operation) || untold_;
+    untold_ = membership_.set_progress(begun, ended, operation) || untold_;
   }
 
   void give_up(const std::string& reason, ErrorCode code) {
     {
       const std::lock_guard lock(mutex_);
-      const std::string own = roster_.name(static_cast<size_t>(rank()));
-      if (!roster_.end(detail::concat(own, " gave up: ", reason), code)) return;
+      const std::string own = membership_.name(static_cast<size_t>(rank()));
+      if (!membership_.end(detail::concat(own, " gave up: ", reason), code)) return;
       changed_.notify_all();
     }
     tell_verdict(static_cast<size_t>(rank()));
@@ -137,32 +137,32 @@ class Group::Impl {
 
   std::string left() const {
     const std::lock_guard lock(mutex_);
-    return roster_.left();
+    return membership_.left();
   }
 
   std::string missing_from(int64_t operation, std::string_view called) const {
     const std::lock_guard lock(mutex_);
-    return roster_.missing_from(operation, called);
+    return membership_.missing_from(operation, called);
   }
 
   std::string lost() const {
     const std::lock_guard lock(mutex_);
-    return roster_.lost();
+    return membership_.lost();
   }
   ErrorCode lost_code() const {
     const std::lock_guard lock(mutex_);
-    return roster_.lost_code();
+    return membership_.lost_code();
   }
 
   std::string behind(int64_t operation) const {
     const std::lock_guard lock(mutex_);
-    return roster_.behind(operation);
+    return membership_.behind(operation);
   }
 
  private:
   Impl(const GroupOptions& options, Meeting met, std::source_location where)
       : options_(options),
-        roster_(options.rank, met.names),
+        membership_(options.rank, met.names),
         connections_(std::move(met.connections)),
         parts_(connections_.size()),
         posted_(connections_.size()) {
@@ -184,11 +184,11 @@ class Group::Impl {
 
   std::string name_of(size_t r) const {
     const std::lock_guard lock(mutex_);
-    return roster_.name(r);
+    return membership_.name(r);
   }
   std::string lost_or(const std::string& otherwise) const {
     const std::lock_guard lock(mutex_);
-    const std::string text = roster_.lost();
+    const std::string text = membership_.lost();
     return text.empty() ? otherwise : text;
   }
 
@@ -199,7 +199,7 @@ class Group::Impl {
     const Moment until = in_seconds(timeout_s);
     WaitingNotice notice;
     while (!changed_.wait_until(lock, std::min(until, in_seconds(1)), [&] {
-      return ready() || !roster_.lost().empty() || !roster_.left().empty();
+      return ready() || !membership_.lost().empty() || !membership_.left().empty();
     })) {
       const std::string who = missing();
       if (SteadyClock::now() >= until) {
@@ -211,9 +211,9 @@ class Group::Impl {
       notice.say([&] { return who; });
     }
     if (ready()) return;
-    std::string gone = roster_.lost();
-    if (gone.empty()) gone = roster_.left();
-    fail(roster_.lost_code(), where, what, " cannot happen: ", gone);
+    std::string gone = membership_.lost();
+    if (gone.empty()) gone = membership_.left();
+    fail(membership_.lost_code(), where, what, " cannot happen: ", gone);
   }
 
   std::vector<Part> await_parts(const std::string& what, int64_t number, const std::string& own,
@@ -228,7 +228,7 @@ class Group::Impl {
           std::string text;
           for (size_t r = 1; r < parts_.size(); ++r)
             if (parts_[r].empty())
-              add_sentence(text, roster_.absent(r, detail::concat(what, " (", number, ")")));
+              add_sentence(text, membership_.absent(r, detail::concat(what, " (", number, ")")));
           return text;
         },
         where);
@@ -246,8 +246,8 @@ class Group::Impl {
     await(
         lock, what, timeout_s, [&] { return !gathered_.empty(); },
         [&] {
-          const std::string text = roster_.missing_from_gathering(number, what);
-          return text.empty() ? roster_.absent(0, what) : text;
+          const std::string text = membership_.missing_from_gathering(number, what);
+          return text.empty() ? membership_.absent(0, what) : text;
         },
         where);
     std::string first = std::move(gathered_.front());
@@ -274,7 +274,7 @@ class Group::Impl {
     MessageWriter body;
     {
       const std::lock_guard lock(mutex_);
-      body.put(static_cast<int32_t>(roster_.lost_code())).put_text(roster_.verdict());
+      body.put(static_cast<int32_t>(membership_.lost_code())).put_text(membership_.verdict());
     }
     tell(MessageKind::gave_up, body.take(), from);
   }
@@ -303,7 +303,7 @@ class Group::Impl {
         const std::lock_guard lock(mutex_);
         if (ending_) return;
         for (size_t r = 0; r < connections_.size(); ++r) {
-          if (!connections_[r] || roster_.gone(r)) continue;
+          if (!connections_[r] || membership_.gone(r)) continue;
           entries.push_back({connections_[r]->fd(), POLLIN, 0});
           whose.push_back(r);
         }
@@ -347,7 +347,7 @@ class Group::Impl {
       }
       case MessageKind::progress: {
         const std::lock_guard lock(mutex_);
-        untold_ = (roster_.take_told(message.body) && rank() == 0) || untold_;
+        untold_ = (membership_.take_told(message.body) && rank() == 0) || untold_;
         break;
       }
       case MessageKind::posted: {
@@ -360,7 +360,7 @@ class Group::Impl {
         {
           const std::lock_guard lock(mutex_);
           const bool known = code >= 0 && code < static_cast<int32_t>(ErrorCode::internal);
-          if (!roster_.end(body.get_text(), known ? static_cast<ErrorCode>(code) : ErrorCode::io)) break;
+          if (!membership_.end(body.get_text(), known ? static_cast<ErrorCode>(code) : ErrorCode::io)) break;
           changed_.notify_all();
         }
         if (rank() == 0) tell_verdict(from);
@@ -369,21 +369,21 @@ class Group::Impl {
       case MessageKind::left: {
         const auto r = body.get<int32_t>();
         const std::lock_guard lock(mutex_);
-        if (r >= 0 && r < size()) roster_.set_left(static_cast<size_t>(r));
+        if (r >= 0 && r < size()) membership_.set_left(static_cast<size_t>(r));
         changed_.notify_all();
         break;
       }
       case MessageKind::lost: {
         const auto r = body.get<int32_t>();
         const std::lock_guard lock(mutex_);
-        if (r >= 0 && r < size()) roster_.set_lost(static_cast<size_t>(r), body.get_text());
+        if (r >= 0 && r < size()) membership_.set_lost(static_cast<size_t>(r), body.get_text());
         changed_.notify_all();
         break;
       }
       case MessageKind::goodbye: {
         {
           const std::lock_guard lock(mutex_);
-          roster_.set_left(from);
+          membership_.set_left(from);
           changed_.notify_all();
         }
         if (rank() == 0)
@@ -397,8 +397,8 @@ class Group::Impl {
   void miss(size_t r, const std::string& why) {
     {
       const std::lock_guard lock(mutex_);
-      if (roster_.has_left(r) || ending_) return;
-      roster_.set_lost(r, why);
+      if (membership_.has_left(r) || ending_) return;
+      membership_.set_lost(r, why);
       changed_.notify_all();
     }
     if (rank() != 0) return;
@@ -409,7 +409,7 @@ class Group::Impl {
 
   bool gone(size_t r) const {
     const std::lock_guard lock(mutex_);
-    return roster_.gone(r);
+    return membership_.gone(r);
   }
 
   // Rank 0 is told by everybody, and tells everybody of all.
@@ -423,8 +423,8 @@ class Group::Impl {
       untold_ = false;
       next_word_ = in_seconds(kBetweenWords);
       next_sign_ = in_seconds(kSignOfLife);
-      roster_.set_activity(observe::current_activity(), Clock::system().now_ns());
-      text = roster_.told();
+      membership_.set_activity(observe::current_activity(), Clock::system().now_ns());
+      text = membership_.told();
     }
     for (size_t r = 0; r < connections_.size(); ++r)
       if (connections_[r] && !gone(r) && !connections_[r]->send(MessageKind::progress, text))
@@ -449,7 +449,7 @@ class Group::Impl {
   const GroupOptions options_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  Roster roster_;
+  Membership membership_;
   std::vector<std::unique_ptr<Connection>>
       connections_;  // by rank; of rank 0 all others', of the others rank 0's
   std::deque<std::string> shared_;

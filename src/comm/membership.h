@@ -14,10 +14,10 @@
 namespace lockstep::comm {
 
 // Of one thread at a time: the group asks with its lock held.
-class Roster {
+class Membership {
  public:
   // `names`: by rank, "process 71 on host b". All ranks are heard of now.
-  Roster(int rank, const std::vector<std::string>& names);
+  Membership(int rank, const std::vector<std::string>& names);
 
   // "rank 2 (process 71 on host b)"
   std::string name(size_t r) const;

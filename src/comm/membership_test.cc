@@ -1,4 +1,4 @@
-#include "comm/roster.h"
+#include "comm/membership.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,26 +12,28 @@ using ::testing::IsEmpty;
 constexpr int64_t kSecond = 1'000'000'000;
 
 // What ranks of a run of three know.
-class RosterTest : public ::testing::Test {
+class MembershipTest : public ::testing::Test {
  protected:
-  static Roster of(int rank) { return Roster(rank, {"process 1 on host a", "", "process 3 on host b"}); }
+  static Membership of(int rank) {
+    return Membership(rank, {"process 1 on host a", "", "process 3 on host b"});
+  }
   // What a rank says of itself reaches rank 0, and the others by way of it.
-  void tell(Roster& from) {
+  void tell(Membership& from) {
     if (&from != &hub_) news_ = hub_.take_told(from.told());
     first_.take_told(hub_.told());
     second_.take_told(hub_.told());
   }
 
-  Roster hub_ = of(0), first_ = of(1), second_ = of(2);
+  Membership hub_ = of(0), first_ = of(1), second_ = of(2);
   bool news_ = false;
 };
 
-TEST_F(RosterTest, NamesRanks) {
+TEST_F(MembershipTest, NamesRanks) {
   EXPECT_EQ(hub_.name(0), "rank 0 (process 1 on host a)");
   EXPECT_EQ(hub_.name(1), "rank 1");
 }
 
-TEST_F(RosterTest, KnowsHowFarTheOthersHaveCome) {
+TEST_F(MembershipTest, KnowsHowFarTheOthersHaveCome) {
   EXPECT_TRUE(first_.set_progress(3, 2, "all_reduce #3"));
   EXPECT_FALSE(first_.set_progress(3, 2, "all_reduce #3")) << "that was known";
   tell(first_);
@@ -48,7 +50,7 @@ TEST_F(RosterTest, KnowsHowFarTheOthersHaveCome) {
             "rank 0 (process 1 on host a) is at broadcast #3 instead of all_reduce #3");
 }
 
-TEST_F(RosterTest, SaysWhatRanksDoInsteadOfComing) {
+TEST_F(MembershipTest, SaysWhatRanksDoInsteadOfComing) {
   first_.set_activity({.what = "Dataset::next", .since_ns = kSecond}, 62 * kSecond);
   tell(first_);
   EXPECT_EQ(second_.missing_from(1, "all_reduce #1"),
@@ -59,7 +61,7 @@ TEST_F(RosterTest, SaysWhatRanksDoInsteadOfComing) {
             "rank 1 has not come to the end: its program has let go of the run");
 }
 
-TEST_F(RosterTest, SaysForHowLongNothingWasHeard) {
+TEST_F(MembershipTest, SaysForHowLongNothingWasHeard) {
   // As rank 0 tells it of rank 1.
   MessageWriter body;
   body.put(int32_t{1}).put(int32_t{1}).put(int64_t{0}).put(int64_t{0}).put(int64_t{0}).put(0.0).put(30.0);
@@ -67,7 +69,7 @@ TEST_F(RosterTest, SaysForHowLongNothingWasHeard) {
   EXPECT_THAT(second_.absent(1, "the end"), HasSubstr("for 30 s nothing was heard of it"));
 }
 
-TEST_F(RosterTest, KnowsWhoIsMissingFromAGathering) {
+TEST_F(MembershipTest, KnowsWhoIsMissingFromAGathering) {
   EXPECT_EQ(first_.begin_gathering(), 1);
   tell(first_);
   EXPECT_EQ(hub_.missing_from_gathering(1, "weights"),
@@ -77,7 +79,7 @@ TEST_F(RosterTest, KnowsWhoIsMissingFromAGathering) {
   EXPECT_THAT(hub_.missing_from_gathering(1, "weights"), IsEmpty());
 }
 
-TEST_F(RosterTest, TheFirstReasonForTheEndCounts) {
+TEST_F(MembershipTest, TheFirstReasonForTheEndCounts) {
   EXPECT_THAT(hub_.lost(), IsEmpty());
   EXPECT_EQ(hub_.lost_code(), ErrorCode::io);
   hub_.set_lost(2, "it closed the connection");
@@ -90,14 +92,14 @@ TEST_F(RosterTest, TheFirstReasonForTheEndCounts) {
   EXPECT_EQ(hub_.lost_code(), ErrorCode::invalid_argument);
 }
 
-TEST_F(RosterTest, DoesNotMissWhoHasLeft) {
+TEST_F(MembershipTest, DoesNotMissWhoHasLeft) {
   hub_.set_left(2);
   EXPECT_TRUE(hub_.gone(2));
   EXPECT_THAT(hub_.lost(), IsEmpty());
   EXPECT_EQ(hub_.left(), "rank 2 (process 3 on host b) has left: its program let go of the run");
 }
 
-TEST_F(RosterTest, IgnoresWordsOnRanksThatDoNotExist) {
+TEST_F(MembershipTest, IgnoresWordsOnRanksThatDoNotExist) {
   MessageWriter body;
   body.put(int32_t{1}).put(int32_t{7}).put(int64_t{9}).put(int64_t{9}).put(int64_t{9}).put(0.0).put(0.0);
   EXPECT_FALSE(hub_.take_told(body.put_text("").put_text("").take()));

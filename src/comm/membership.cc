@@ -1,4 +1,4 @@
-#include "comm/roster.h"
+#include "comm/membership.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,16 +19,17 @@ void add_sentence(std::string& text, const std::string& sentence) {
   text += (text.empty() ? "" : "; ") + sentence;
 }
 
-Roster::Roster(int rank, const std::vector<std::string>& names) : rank_(rank), members_(names.size()) {
+Membership::Membership(int rank, const std::vector<std::string>& names)
+    : rank_(rank), members_(names.size()) {
   for (size_t r = 0; r < names.size(); ++r) members_[r].who = names[r];
 }
 
-std::string Roster::name(size_t r) const {
+std::string Membership::name(size_t r) const {
   return members_[r].who.empty() ? detail::concat("rank ", r)
                                  : detail::concat("rank ", r, " (", members_[r].who, ")");
 }
 
-bool Roster::set_progress(int64_t begun, int64_t ended, std::string_view operation) {
+bool Membership::set_progress(int64_t begun, int64_t ended, std::string_view operation) {
   Member& m = own();
   if (m.begun == begun && m.ended == ended) return false;
   m.begun = begun;
@@ -37,21 +38,21 @@ bool Roster::set_progress(int64_t begun, int64_t ended, std::string_view operati
   return true;
 }
 
-void Roster::set_activity(const observe::Activity& activity, int64_t now_ns) {
+void Membership::set_activity(const observe::Activity& activity, int64_t now_ns) {
   own().activity = activity.what;
   own().active_s = activity.since_ns == 0 ? 0 : static_cast<double>(now_ns - activity.since_ns) * 1e-9;
 }
 
 // --- what ranks tell each other --------------------------------------------------------------------------------------
 
-void Roster::put(MessageWriter& body, int r) const {
+void Membership::put(MessageWriter& body, int r) const {
   const Member& m = members_[static_cast<size_t>(r)];
   const double silent_s = r == rank_ ? 0 : seconds_since(m.heard);
   body.put(int32_t{r}).put(m.begun).put(m.ended).put(m.gathers).put(m.active_s).put(silent_s);
   body.put_text(m.operation).put_text(m.activity);
 }
 
-std::string Roster::told() const {
+std::string Membership::told() const {
   MessageWriter body;
   const int count = rank_ == 0 ? static_cast<int>(members_.size()) : 1;
   body.put(int32_t{count});
@@ -59,14 +60,14 @@ std::string Roster::told() const {
   return body.take();
 }
 
-bool Roster::take_told(const std::string& text) {
+bool Membership::take_told(const std::string& text) {
   MessageReader body(text);
   bool news = false;
   for (auto count = body.get<int32_t>(); count > 0 && !body.ended(); --count) news = take(body) || news;
   return news;
 }
 
-bool Roster::take(MessageReader& body) {
+bool Membership::take(MessageReader& body) {
   const auto r = body.get<int32_t>();
   Member m;
   m.begun = body.get<int64_t>();
@@ -91,14 +92,14 @@ bool Roster::take(MessageReader& body) {
 
 // --- who is gone -----------------------------------------------------------------------------------------------------
 
-bool Roster::end(std::string verdict, ErrorCode code) {
+bool Membership::end(std::string verdict, ErrorCode code) {
   if (!verdict_.empty()) return false;
   verdict_ = std::move(verdict);
   verdict_code_ = code;
   return true;
 }
 
-std::string Roster::lost() const {
+std::string Membership::lost() const {
   std::string text = verdict_;
   for (size_t r = 0; r < members_.size(); ++r)
     if (!members_[r].lost.empty())
@@ -106,7 +107,7 @@ std::string Roster::lost() const {
   return text;
 }
 
-std::string Roster::left() const {
+std::string Membership::left() const {
   std::string text;
   for (size_t r = 0; r < members_.size(); ++r)
     if (members_[r].left)
@@ -114,7 +115,7 @@ std::string Roster::left() const {
   return text;
 }
 
-std::string Roster::behind(int64_t operation) const {
+std::string Membership::behind(int64_t operation) const {
   std::string text;
   for (size_t r = 0; r < members_.size(); ++r)
     if (members_[r].begun < operation)
@@ -122,7 +123,7 @@ std::string Roster::behind(int64_t operation) const {
   return text;
 }
 
-std::string Roster::missing_from(int64_t operation, std::string_view called) const {
+std::string Membership::missing_from(int64_t operation, std::string_view called) const {
   std::string text;
   for (size_t r = 0; r < members_.size(); ++r) {
     const Member& m = members_[r];
@@ -135,7 +136,7 @@ std::string Roster::missing_from(int64_t operation, std::string_view called) con
   return text;
 }
 
-std::string Roster::missing_from_gathering(int64_t number, const std::string& called) const {
+std::string Membership::missing_from_gathering(int64_t number, const std::string& called) const {
   std::string text;
   for (size_t r = 0; r < members_.size(); ++r)
     if (static_cast<int>(r) != rank_ && members_[r].gathers < number)
@@ -143,7 +144,7 @@ std::string Roster::missing_from_gathering(int64_t number, const std::string& ca
   return text;
 }
 
-std::string Roster::absent(size_t r, const std::string& what) const {
+std::string Membership::absent(size_t r, const std::string& what) const {
   const Member& m = members_[r];
   const double silent_s = seconds_since(m.heard);
   std::string text = detail::concat(name(r), " has not come to ", what);
