@@ -71,6 +71,7 @@
 #include "lockstep/ops/reduce.h"
 #include "lockstep/ops/sort.h"
 #include "lockstep/tensor/dtype.h"
+#include "lockstep/tensor/from_blob.h"
 #include "lockstep/tensor/shape.h"
 #include "lockstep/tensor/tensor.h"
 #include "lockstep/tensor/tensor_like.h"

@@ -7,6 +7,7 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
+#include "lockstep/tensor/from_blob.h"
 #include "lockstep/tf/test.h"
 #include "python.h"
 
@@ -115,21 +116,40 @@ nb::ndarray<nb::ro> as_ndarray(const Tensor& tensor) {
           nullptr,        dlpack_dtype(tensor.dtype())};
 }
 
-// From whatever gives arrays: NumPy, the buffer protocol, DLPack.
-Tensor from_ndarray(const nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>& array) {
+// What gives arrays: NumPy, the buffer protocol, DLPack. Of other layouts nanobind makes a copy.
+using HostArray = nb::ndarray<nb::ro, nb::c_contig, nb::device::cpu>;
+
+TensorSpec spec_of(const HostArray& array) {
   Shape shape;
   for (size_t i = 0; i < array.ndim(); ++i)
     shape.push_back(static_cast<int64_t>(array.shape(i)), when_asked());
-  for (int i = 0; i < kNumDTypes; ++i) {
-    const auto dtype = static_cast<DType>(i);
-    if (array.dtype() != dlpack_dtype(dtype)) continue;
-    return dispatch(dtype, [&]<class T>() {
-      return Tensor::from(std::span(static_cast<const T*>(array.data()), array.size()), shape, when_asked());
-    });
-  }
+  for (int i = 0; i < kNumDTypes; ++i)
+    if (array.dtype() == dlpack_dtype(static_cast<DType>(i))) return {static_cast<DType>(i), shape};
   fail(ErrorCode::dtype_mismatch, when_asked(), "no tensor holds elements of an array with DLPack's dtype ",
        int(array.dtype().code), " of ", int(array.dtype().bits),
        " bits; there are float16, bfloat16, float32, float64, int32, int64, uint8 and bool");
+}
+
+// A copy of the elements.
+Tensor from_array(const HostArray& array) {
+  const TensorSpec spec = spec_of(array);
+  return dispatch(spec.dtype, [&]<class T>() {
+    return Tensor::from(std::span(static_cast<const T*>(array.data()), array.size()), spec.shape,
+                        when_asked());
+  });
+}
+
+// The elements where they are, unless they lie between those of a tensor.
+Tensor borrow_array(const HostArray& array) {
+  const TensorSpec spec = spec_of(array);
+  if (reinterpret_cast<uintptr_t>(array.data()) % size_of(spec.dtype) != 0) return from_array(array);
+  // The last tensor may be let go of by any thread, and when the interpreter has ended.
+  const std::shared_ptr<const HostArray> owner(new HostArray(array), [](const HostArray* held) {
+    if (!Py_IsInitialized()) return;
+    const nb::gil_scoped_acquire acquire;
+    delete held;
+  });
+  return from_blob(owner->data(), spec, owner, when_asked());
 }
 
 // --- operators -----------------------------------------------------------------------------------------------------------
@@ -357,7 +377,9 @@ void bind_tensor(nb::module_& m) {
   nb::class_<ValueOfVariable, Tensor>(m, "ValueOfVariable",
                                       "A tensor, which is given back where it is called.")
       .def("__call__", [](const ValueOfVariable& x) { return Tensor(x); });
-  m.def("from_array", &from_ndarray);
+  m.def("from_array", &from_array);
+  m.def("borrow_array", &borrow_array);
+  m.def("give_back", [](nb::handle tensor) { give_back(std::move(*nb::inst_ptr<Tensor>(tensor))); });
   m.def("scalar", [](nb::handle value, nb::handle type) {
     return dispatch(dtype(type), [&]<class T>() {
       if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>)

@@ -125,7 +125,12 @@ class experimental(metaclass=_names.Namespace):
 
         @staticmethod
         def from_dlpack(dlcapsule):
-            return _lockstep.from_array(dlcapsule)
+            """The elements where they are: what the other library writes there afterwards, the tensor shows."""
+            try:
+                return _lockstep.borrow_array(dlcapsule)
+            except TypeError:
+                raise errors.InvalidArgumentError(f"from_dlpack: takes elements in host memory that lie in row-major order, received {dlcapsule!r}; "
+                                                  "have the other library copy them to the CPU, contiguous") from None
 
     class numpy:
         @staticmethod

@@ -88,8 +88,9 @@ class TensorSpec:
 
 # --- making tensors -------------------------------------------------------------------------------------------------------
 
-def _from_value(value, dtype=None):
-    """A tensor of what Python has for numbers. What says no dtype of its own is float32, int32 or bool, as in TensorFlow."""
+def _from_value(value, dtype=None, take=_lockstep.from_array):
+    """A tensor of what Python has for numbers. What says no dtype of its own is float32, int32 or bool, as in TensorFlow. take() is given
+    an array, and copies it or borrows its elements."""
     if hasattr(value, "_as_tensor"):
         return _cast(value._as_tensor(), dtype)
     if isinstance(value, (int, float)) and not isinstance(value, np.generic):  # bool is an int, NumPy's float64 a float
@@ -107,7 +108,7 @@ def _from_value(value, dtype=None):
         raise errors.NoTensorError(f"{value!r} is no tensor: tensors hold numbers and booleans. Texts are bytes of a dataset, or become "
                         "numbers first (tf.keras.layers.TextVectorization, StringLookup)")
     if hasattr(value, "__dlpack__") and not isinstance(value, np.ndarray):
-        return _cast(_lockstep.from_array(value), dtype)
+        return _cast(take(value), dtype)
     typed = isinstance(value, (np.ndarray, np.generic)) or hasattr(value, "__array__")
     try:
         array = np.asarray(value)
@@ -127,7 +128,7 @@ def _from_value(value, dtype=None):
         raise TypeError(f"{value!r} is no {dtype.name}")
     if dtype is dtypes.bfloat16:
         return _ops.cast(_lockstep.from_array(np.ascontiguousarray(array, dtype=np.float32)), dtype)
-    return _lockstep.from_array(np.require(array, dtype=dtype.as_numpy_dtype, requirements="C"))
+    return take(np.require(array, dtype=dtype.as_numpy_dtype, requirements="C"))
 
 
 def _holds_tensors(value):
@@ -153,6 +154,29 @@ def convert_to_tensor(value, dtype=None, dtype_hint=None, name=None):
             raise ValueError(f"a tensor of {value.dtype.name} is none of {dtype.name}; tf.cast(x, tf.{dtype.name}) converts it")
         return value
     return _from_value(value, dtype)
+
+
+class Loan:
+    """Arrays that are read where they are while a call takes, and may be written to when it has returned: tensors that somebody keeps
+    of them are copies from then on."""
+
+    def __init__(self):
+        self._tensors = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for tensor in self._tensors:
+            _lockstep.give_back(tensor)
+
+    def tensor(self, value):
+        """The value as a tensor, for the time of the loan."""
+        if isinstance(value, (Tensor, Variable)) or hasattr(value, "_as_tensor"):
+            return convert_to_tensor(value)
+        made = _from_value(value, take=_lockstep.borrow_array)
+        self._tensors.append(made)
+        return made
 
 
 def constant(value, dtype=None, shape=None, name="Const"):

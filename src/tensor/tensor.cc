@@ -20,7 +20,9 @@ uint64_t TensorImpl::next_id() {
 }
 
 bool sole_owner(const Tensor& tensor) {
-  if (tensor.impl().use_count() != 1 || tensor.impl()->storage.use_count() != 1) return false;
+  if (tensor.impl().use_count() != 1 || tensor.impl()->storage.use_count() != 1 ||
+      tensor.impl()->storage->borrowed())
+    return false;
   // The counts are read without an order of their own.
   std::atomic_thread_fence(std::memory_order_acquire);
   return true;

@@ -1,8 +1,10 @@
 // What a Tensor handle points to.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
+#include <utility>
 
 #include "device/device_backend.h"
 #include "lockstep/device/device.h"
@@ -20,19 +22,33 @@ class Storage {
         bytes_(bytes),
         data_(for_prefetch ? backend_of(device).allocate_for_prefetch(bytes, where)
                            : backend_of(device).allocate(bytes, where)),
+        own_(true),
         use_(backend_of(device).ledger().add(bytes)) {}
+  // Host memory that is `owner`'s: read alone, and not the device's to account for.
+  Storage(Device& device, const void* data, size_t bytes, std::shared_ptr<const void> owner)
+      : device_(device),
+        bytes_(bytes),
+        data_(const_cast<void*>(data)),
+        borrowed_(true),
+        lender_(std::move(owner)) {}
   ~Storage() {
+    if (!own_) return;
     backend_of(device_).ledger().remove(use_, bytes_);
-    backend_of(device_).deallocate(data_, bytes_);
+    backend_of(device_).deallocate(data(), bytes_);
   }
   Storage(const Storage&) = delete;
   Storage& operator=(const Storage&) = delete;
 
   Device& device() const { return device_; }
   size_t bytes() const { return bytes_; }
-  void* data() const { return data_; }
+  void* data() const { return data_.load(std::memory_order_acquire); }
+  // Whether it began as somebody else's memory, which nobody may write to.
+  bool borrowed() const { return borrowed_; }
+  // From here on data() is a copy of what was borrowed. Others may be reading meanwhile; one thread calls it.
+  void keep_copy();
   // What the device's ledger knows it as from now on.
   void set_use(MemoryLedger::Use use) {
+    if (!own_) return;
     backend_of(device_).ledger().move(use_, use, bytes_);
     use_ = use;
   }
@@ -40,8 +56,11 @@ class Storage {
  private:
   Device& device_;
   size_t bytes_;
-  void* data_;
-  MemoryLedger::Use use_;
+  std::atomic<void*> data_;
+  bool own_ = false;  // data_ was allocated here
+  const bool borrowed_ = false;
+  MemoryLedger::Use use_ = MemoryLedger::kTensors;
+  std::shared_ptr<const void> lender_;
 };
 
 // Where a symbolic tensor stands in its traced graph.
@@ -69,8 +88,8 @@ struct TensorImpl {
   static uint64_t next_id();
 };
 
-// Whether nobody else holds this tensor or its memory, so that it may be overwritten. What others read
-// from it before they let go happens before this returns true.
+// Whether nobody else holds this tensor or its memory, and that is not borrowed, so that it may be overwritten. What others
+// read from it before they let go happens before this returns true.
 bool sole_owner(const Tensor& tensor);
 
 // `count` elements in host memory become `value`.

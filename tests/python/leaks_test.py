@@ -71,3 +71,17 @@ class ManyObjects(unittest.TestCase):
             model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(2), Doubled()])
             model(x)
         self.assert_nothing_stays(make, COUNT // 100)
+
+    def test_LongBorrowedArrays(self):
+        x, y = np.ones((64, 3), np.float32), np.ones((64, 1), np.float32)
+        model = tf.keras.Sequential([tf.keras.Input((3,)), tf.keras.layers.Dense(1)])
+        model.compile("sgd", "mse")
+
+        def make():
+            model.train_on_batch(np.ones((64, 3), np.float32), y)
+            model.predict_on_batch(x)
+            tf.experimental.dlpack.from_dlpack(np.ones(3, np.float32).__dlpack__())
+        before = sys.getrefcount(x), sys.getrefcount(y)
+        self.assert_nothing_stays(make, COUNT // 20)
+        self.assertEqual((sys.getrefcount(x), sys.getrefcount(y)), before)
+        self.assert_nothing_stays(lambda: model.fit(x, y, verbose=0), COUNT // 500)

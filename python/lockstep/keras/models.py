@@ -5,12 +5,10 @@ import os
 import tempfile
 import weakref
 
-import numpy as np
-
 from .. import _lockstep, data, distribute, dtypes, nest
 from .._lockstep import KerasTensor
-from ..function import Function, GradientTape
-from ..tensor import convert_to_tensor, is_tensor
+from ..function import GradientTape
+from ..tensor import Loan, convert_to_tensor
 from . import callbacks as callbacks_module
 from . import losses as losses_module
 from . import metrics as metrics_module
@@ -20,99 +18,8 @@ from ._cloning import cloned
 from ._keras_tensor import Input
 from ._lambdas import safe_mode
 from ._layer import Layer, _policy_name, is_operation, shapes_in, wrapped
-
-
-# --- data ----------------------------------------------------------------------------------------------------------------
-
-def _is_array(value):
-    return isinstance(value, np.ndarray) or is_tensor(value) or hasattr(value, "__array__") or hasattr(value, "__dlpack__")
-
-
-def _arrays(value):
-    """Arrays as the engine takes them: a list of tensors, or a dictionary."""
-    if value is None:
-        return []
-    if isinstance(value, dict):
-        return {str(name): convert_to_tensor(_of_pandas(part)) for name, part in value.items()}
-    if isinstance(value, (list, tuple)) and value and all(_is_array(part) for part in value) and getattr(value[0], "ndim", 0):
-        return [convert_to_tensor(_of_pandas(part)) for part in value]
-    return [convert_to_tensor(_of_pandas(value))]
-
-
-def _of_pandas(value):
-    return value.to_numpy() if hasattr(value, "to_numpy") else value
-
-
-def _dataset(x):
-    """The dataset that x is; None where it is arrays."""
-    if isinstance(x, data.Dataset):
-        return x._handle
-    handle = getattr(x, "_handle", None)
-    if isinstance(handle, _lockstep.DistributedDataset):
-        return handle.dataset()
-    from .utils import PyDataset
-    if isinstance(x, PyDataset) or (hasattr(x, "__getitem__") and hasattr(x, "__len__") and hasattr(x, "on_epoch_end")):
-        return data.Dataset.from_generator(lambda: (_batch(x[i]) for i in range(len(x))))._handle
-    if hasattr(x, "__next__"):
-        return data.Dataset.from_generator(_GoingOn(x))._handle
-    if hasattr(x, "__iter__") and hasattr(x, "__len__") and not isinstance(x, (list, tuple, dict)) and not _is_array(_of_pandas(x)):
-        return data.Dataset.from_generator(lambda: map(_batch, x))._handle  # batches of somebody else's, such as PyTorch's DataLoader
-    return None
-
-
-class _GoingOn:
-    """An iterator as a dataset: every pass goes on where the one before ended. The first one is the engine's look at a batch, which
-    is given again."""
-
-    def __init__(self, iterator):
-        self._batches, self._looked, self._again = iterator, False, []
-
-    def __call__(self):
-        looks, self._looked, taken = not self._looked, True, []
-        try:
-            while self._again:
-                yield self._again.pop()
-            for batch in self._batches:
-                taken = taken + [_batch(batch)] if looks and len(taken) < 2 else taken
-                yield _batch(batch)
-        finally:
-            if looks and len(taken) == 1:
-                self._again = taken
-
-
-def _batch(batch):
-    """A batch that a generator gave."""
-    return tuple(batch) if isinstance(batch, list) else batch
-
-
-def _triple(model, x, y=None, sample_weight=None):
-    """Data as the engine's fit takes it: all by name where a part of it is."""
-    dataset = _dataset(x)
-    if dataset is not None:
-        if y is not None:
-            raise ValueError("y comes with the dataset, as the second part of its elements")
-        return (model._in_order_of_call(dataset) if model._is_written else dataset), [], []
-    if model._is_written:
-        x, y, sample_weight = (model._taken(x), *(_by_order(part) for part in (y, sample_weight)))
-    parts = [_arrays(x), _arrays(y), _arrays(sample_weight)]
-    if any(isinstance(part, dict) for part in parts):
-        names = (model.input_names, model.output_names, model.output_names)
-        parts = [part if isinstance(part, dict) else dict(zip(known, part)) for part, known in zip(parts, names)]
-    return tuple(parts)
-
-
-def _by_order(value):
-    """What a dictionary holds, in the order in which results in a dictionary are taken: that of their sorted names."""
-    return nest.flatten(value) if isinstance(value, dict) else value
-
-
-def unpack_x_y_sample_weight(data):
-    """A batch as (x, y, sample_weight)."""
-    if isinstance(data, list):
-        data = tuple(data)
-    if not isinstance(data, tuple):
-        return data, None, None
-    return data + (None,) * (3 - len(data))
+from ._model_data import arrays, by_order, triple, unpack_x_y_sample_weight
+from ._python_fit import PythonFit
 
 
 def _engine_metrics(metrics):
@@ -303,19 +210,21 @@ class Model(Layer):
         told = _told(self, callbacks)
         self.__dict__["_stop"] = False
         if self._has_own_step("train_step"):
-            return _PythonFit(self, x, y, sample_weight, batch_size, epochs, verbose, callbacks, validation_data, initial_epoch,
-                              steps_per_epoch, validation_steps, shuffle, validation_split).run()
-        given = _triple(self, x, y, sample_weight)
-        validation = None
-        if validation_data is not None:
-            validation = _triple(self, *unpack_x_y_sample_weight(validation_data)) if isinstance(validation_data, (tuple, list)) \
-                else _triple(self, validation_data)
-        epoch, values = self._handle.fit(given, {
+            with Loan() as loan:
+                return PythonFit(self, loan, x, y, sample_weight, batch_size, epochs, verbose, callbacks, validation_data, initial_epoch,
+                                 steps_per_epoch, validation_steps, shuffle, validation_split).run()
+        settings = {
             "batch_size": batch_size, "epochs": int(epochs), "verbose": verbose, "callbacks": told,
-            "validation_split": float(validation_split or 0), "validation_data": validation, "shuffle": bool(shuffle),
+            "validation_split": float(validation_split or 0), "shuffle": bool(shuffle),
             "class_weight": None if class_weight is None else {int(k): float(v) for k, v in class_weight.items()},
             "initial_epoch": int(initial_epoch), "steps_per_epoch": steps_per_epoch, "validation_steps": validation_steps,
-            "validation_batch_size": validation_batch_size, "validation_freq": validation_freq})
+            "validation_batch_size": validation_batch_size, "validation_freq": validation_freq}
+        with Loan() as loan:
+            validation = None
+            if validation_data is not None:
+                validation = triple(self, loan, *(unpack_x_y_sample_weight(validation_data) if isinstance(validation_data, (tuple, list))
+                                                  else (validation_data,)))
+            epoch, values = self._handle.fit(triple(self, loan, x, y, sample_weight), {**settings, "validation_data": validation})
         history = callbacks_module.History(epoch, values, {"epochs": int(epochs), "verbose": verbose,
                                                            "steps": steps_per_epoch}, self)
         self.__dict__["history"] = history
@@ -326,19 +235,22 @@ class Model(Layer):
         """Loss and metrics over the data."""
         verbose = 1 if verbose == "auto" else int(verbose)
         if self._has_own_step("test_step"):
-            logs = _PythonFit(self, x, y, sample_weight, batch_size, 1, verbose, callbacks, None, 0, None, steps, False,
-                              0.0).evaluate()
+            with Loan() as loan:
+                logs = PythonFit(self, loan, x, y, sample_weight, batch_size, 1, verbose, callbacks, None, 0, None, steps, False,
+                                 0.0).evaluate()
         else:
-            logs = self._handle.evaluate(_triple(self, x, y, sample_weight), batch_size or 32, verbose, -1 if steps is None else steps,
-                                         _told(self, callbacks))
+            with Loan() as loan:
+                logs = self._handle.evaluate(triple(self, loan, x, y, sample_weight), batch_size or 32, verbose,
+                                             -1 if steps is None else steps, _told(self, callbacks))
         return logs if return_dict else _values(logs)
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None, **kwargs):
         """The results for all examples, as arrays of NumPy's."""
         verbose = 1 if verbose == "auto" else int(verbose)
-        results = self._handle.predict(_triple(self, x), batch_size or 32, verbose, -1 if steps is None else steps,
-                                       _told(self, callbacks))
-        return self._packed([result.numpy() for result in results])
+        with Loan() as loan:
+            results = self._handle.predict(triple(self, loan, x), batch_size or 32, verbose, -1 if steps is None else steps,
+                                           _told(self, callbacks))
+            return self._packed([result.numpy() for result in results])
 
     def _packed(self, results):
         structure = self.__dict__.get("_output_structure", self.__dict__.get("_structure_of_results"))
@@ -348,17 +260,21 @@ class Model(Layer):
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False, **kwargs):
         """One step on one batch."""
-        logs = self._handle.train_on_batch(self._in_order(x, y, sample_weight), class_weight)
+        with Loan() as loan:
+            logs = self._handle.train_on_batch(self._in_order(loan, x, y, sample_weight), class_weight)
         return logs if return_dict else _values(logs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False, **kwargs):
         """Loss and metrics of one batch."""
-        logs = self._handle.test_on_batch(self._in_order(x, y, sample_weight))
+        with Loan() as loan:
+            logs = self._handle.test_on_batch(self._in_order(loan, x, y, sample_weight))
         return logs if return_dict else _values(logs)
 
     def predict_on_batch(self, x):
         """The results of one batch."""
-        return self._packed([result.numpy() for result in self._handle.predict_on_batch(self._in_order(x, None, None)[0])])
+        with Loan() as loan:
+            results = self._handle.predict_on_batch(self._in_order(loan, x, None, None)[0])
+            return self._packed([result.numpy() for result in results])
 
     def _names_of_results(self, count):
         """What the results are called, where call() gives a dictionary; None: it does not."""
@@ -371,7 +287,7 @@ class Model(Layer):
         """The inputs in a list; call() is given them as they were."""
         if isinstance(x, dict):
             self.__dict__["_structure_of_inputs"] = {name: None for name in x}
-        return _by_order(x)
+        return by_order(x)
 
     def _in_order_of_call(self, dataset):
         """A dataset whose elements have no dictionaries."""
@@ -384,16 +300,16 @@ class Model(Layer):
         def listed(*element):
             whole = element if isinstance(spec, tuple) else element[0]
             named = whole if isinstance(whole, tuple) else (whole,)
-            made = tuple(tuple(_by_order(part)) if isinstance(part, dict) and len(part) > 1 else _by_order(part)[0] if isinstance(part, dict) else part
+            made = tuple(tuple(by_order(part)) if isinstance(part, dict) and len(part) > 1 else by_order(part)[0] if isinstance(part, dict) else part
                          for part in named)
             return made if isinstance(spec, tuple) else made[0]
         return data.Dataset(dataset).map(listed)._handle
 
-    def _in_order(self, x, y, sample_weight):
+    def _in_order(self, loan, x, y, sample_weight):
         """The arrays of a batch, those by name in the order of inputs and outputs."""
         if self._is_written:
-            x, y, sample_weight = self._taken(x), _by_order(y), _by_order(sample_weight)
-        x, y, sample_weight = _arrays(x), _arrays(y), _arrays(sample_weight)
+            x, y, sample_weight = self._taken(x), by_order(y), by_order(sample_weight)
+        x, y, sample_weight = (arrays(part, loan) for part in (x, y, sample_weight))
         inputs, outputs = self.input_names, self.output_names
         return tuple([value[name] for name in names if name in value] if isinstance(value, dict) else value
                      for value, names in ((x, inputs), (y, outputs), (sample_weight, outputs)))
@@ -432,6 +348,13 @@ class Model(Layer):
             total = extra if total is None else total + extra
         self._step_loss().update_state(total)
         return total
+
+    def _metrics_of_steps(self):
+        """What steps that are written in Python count with."""
+        if type(self).metrics is not Model.metrics:
+            return list(self.metrics)
+        found = [metric for metric in vars(self).values() if isinstance(metric, metrics_module.Metric)]
+        return found + [self._step_loss()] + (self._step_metrics() if self._compiled else [])
 
     def _step_loss(self):
         tracker = self.__dict__.get("_loss_tracker")
@@ -717,141 +640,6 @@ class Sequential(Model):
 
 
 Functional = Model
-
-
-class _PythonFit:
-    """fit of a model whose train_step is written in Python: the step is compiled, the loop around it is Python's."""
-
-    def __init__(self, model, x, y, sample_weight, batch_size, epochs, verbose, callbacks, validation_data, initial_epoch,
-                 steps_per_epoch, validation_steps, shuffle, validation_split):
-        self._model, self._epochs, self._verbose, self._first = model, int(epochs), verbose, int(initial_epoch)
-        self._callbacks = list(callbacks or ())
-        if validation_split:
-            x, y, validation_data = _split(x, y, validation_split)
-        self._batch_size = batch_size or 32
-        self._data = self._batches(x, y, sample_weight, shuffle)
-        if steps_per_epoch is not None:
-            self._data = self._data.take(int(steps_per_epoch))
-        self._validation = None
-        if validation_data is not None:
-            given = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            self._validation = self._batches(*given, shuffle=False)
-        if validation_steps is not None:
-            chosen = self._validation if self._validation is not None else self._data
-            chosen = chosen.take(int(validation_steps))
-            self._validation, self._data = (chosen, self._data) if self._validation is not None else (None, chosen)
-
-    def _batches(self, x, y=None, sample_weight=None, shuffle=True):
-        handle = _dataset(x)
-        if handle is not None:
-            return data.Dataset(handle)
-        parts = tuple(part for part in (_first(_arrays(x)), _first(_arrays(y)), _first(_arrays(sample_weight))) if part is not None)
-        count = nest.flatten(parts)[0].shape[0]
-        whole = data.Dataset.from_tensor_slices(parts if len(parts) > 1 else parts[0])
-        return (whole.shuffle(count) if shuffle else whole).batch(self._batch_size)
-
-    def _step(self, name):
-        model = self._model
-        steps = model.__dict__.setdefault("_python_steps", {})
-        if name not in steps:
-            step = getattr(model, name)
-            if self._spread:
-                strategy = model._strategy
-                steps[name] = lambda batch: nest.map_structure(_joined, strategy.run(step, args=(batch,)))
-            else:
-                eager = model._compiled is not None and model._compiled["run_eagerly"]
-                steps[name] = step if eager or isinstance(step, Function) else Function(step, name)
-        return steps[name]
-
-    @property
-    def _spread(self):
-        return self._model._strategy is not None and self._model._strategy.num_replicas_in_sync > 1
-
-    def _metrics(self):
-        model = self._model
-        own = type(model).metrics
-        if own is not Model.metrics:
-            return list(model.metrics)
-        found = [metric for metric in vars(model).values() if isinstance(metric, metrics_module.Metric)]
-        return found + [model._step_loss()] + (model._step_metrics() if model._compiled else [])
-
-    def _tell(self, moment, *args):
-        for callback in self._callbacks:
-            getattr(callback, moment)(*args)
-
-    def _pass(self, dataset, step, moment):
-        for metric in self._metrics():
-            metric.reset_state()
-        logs, count = {}, 0
-        if self._spread:
-            dataset = self._model._strategy.experimental_distribute_dataset(dataset)
-        for count, batch in enumerate(dataset, 1):
-            if moment:
-                self._tell("on_train_batch_begin", count - 1, {})
-            logs = step(batch)
-            if moment:
-                told = any(getattr(c, "_wants_batch_logs", False) for c in self._callbacks)
-                self._tell("on_train_batch_end", count - 1, _floats(logs) if told else {})
-            if self._model.stop_training:
-                break
-        return _floats(logs), count
-
-    def evaluate(self):
-        logs, _ = self._pass(self._data, self._step("test_step"), False)
-        return logs
-
-    def run(self):
-        model, history = self._model, {}
-        for callback in self._callbacks:
-            callback.set_model(model)
-            callback.set_params({"epochs": self._epochs, "verbose": self._verbose, "steps": None})
-        epochs = []
-        self._tell("on_train_begin", {})
-        for epoch in range(self._first, self._epochs):
-            self._tell("on_epoch_begin", epoch, {})
-            logs, steps = self._pass(self._data, self._step("train_step"), True)
-            if self._validation is not None:
-                checked, _ = self._pass(self._validation, self._step("test_step"), False)
-                logs.update({f"val_{name}": value for name, value in checked.items()})
-            if self._verbose:
-                shown = " - ".join(f"{name}: {value:.4f}" for name, value in logs.items())
-                print(f"Epoch {epoch + 1}/{self._epochs}\n{steps}/{steps} - {shown}")
-            self._tell("on_epoch_end", epoch, logs)
-            epochs.append(epoch)
-            for name, value in logs.items():
-                history.setdefault(name, []).append(value)
-            if model.stop_training:
-                break
-        self._tell("on_train_end", {})
-        made = callbacks_module.History(epochs, history, {"epochs": self._epochs, "verbose": self._verbose}, model)
-        model.__dict__["history"] = made
-        return made
-
-
-def _joined(value):
-    """A log of all replicas: what is the same on all of them is that, losses are shares that add up."""
-    if not isinstance(value, distribute.DistributedValues):
-        return value
-    parts = [float(part) for part in value.values]
-    return parts[0] if all(part == parts[0] for part in parts) else sum(parts)
-
-
-def _first(arrays):
-    if isinstance(arrays, dict):
-        return arrays
-    return None if not arrays else arrays[0] if len(arrays) == 1 else tuple(arrays)
-
-
-def _split(x, y, share):
-    count = len(nest.flatten(x)[0])
-    kept = count - int(count * share)
-    def part(value, which):
-        return None if value is None else nest.map_structure(lambda a: a[which], value)
-    return part(x, slice(kept)), part(y, slice(kept)), (part(x, slice(kept, None)), part(y, slice(kept, None)))
-
-
-def _floats(logs):
-    return {name: float(value) for name, value in (logs or {}).items()}
 
 
 load_model, save_model = saving.load_model, saving.save_model
