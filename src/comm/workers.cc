@@ -1,21 +1,15 @@
 #include "comm/workers.h"
 
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
 #include "base/environment.h"
-#include "comm/address.h"
 #include "comm/connection.h"
 #include "comm/machine_communicator.h"
-#include "device/plugin.h"
 #include "lockstep/base/clock.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/errors.h"
@@ -29,81 +23,9 @@ constexpr int64_t kChunk = 1 << 20;      // bytes of one message
 constexpr auto kLookEvery = std::chrono::milliseconds(50);
 constexpr auto kFarewell = std::chrono::seconds(1);
 
-Device& host() { return device_by_name("/CPU:0"); }
 Stream& host_stream() {
-  static Stream& stream = backend_of(host()).compute_stream();
+  static Stream& stream = backend_of(device_by_name("/CPU:0")).compute_stream();
   return stream;
-}
-
-std::string secret_of_run(std::source_location where) {
-  if (const auto secret = env::read_string("LOCKSTEP_SECRET")) return *secret;
-  const auto path = env::read_string("LOCKSTEP_SECRET_FILE");
-  if (!path) return {};
-  std::ifstream file(*path, std::ios::binary);
-  std::string secret((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  while (!secret.empty() && (secret.back() == '\n' || secret.back() == '\r')) secret.pop_back();
-  require(!secret.empty(), ErrorCode::io, where, "LOCKSTEP_SECRET_FILE: \"", *path,
-          "\" cannot be read, or holds nothing");
-  return secret;
-}
-
-std::string random_secret() {
-  unsigned char bytes[16] = {};
-  require(getrandom(bytes, sizeof bytes, 0) == static_cast<ssize_t>(sizeof bytes), ErrorCode::io,
-          std::source_location::current(), "the system gives no random numbers");
-  std::string text;
-  for (const unsigned char byte : bytes) {
-    char digits[3];
-    std::snprintf(digits, sizeof digits, "%02x", byte);
-    text += digits;
-  }
-  return text;
-}
-
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-// At all of them where they differ.
-void require_equal(Group& group, std::string_view what, const std::string& own, double timeout_s,
-                   std::source_location where) {
-  const std::vector<std::string> all = group.gather(what, own, timeout_s, where);
-  std::string different;
-  for (size_t r = 1; r < all.size(); ++r)
-    if (all[r] != all[0])
-      different += detail::concat("; rank ", r, " has ", all[r].empty() ? "none" : all[r]);
-  require(different.empty(), ErrorCode::failed_precondition, where, "the workers differ in ", what,
-          ": rank 0 has ", all[0].empty() ? "none" : all[0], different);
-}
-
-// All processes of the group call it.
-std::unique_ptr<Communicator> join_engine(const CommunicatorBackend& library, Group& group,
-                                          double timeout_s) {
-  auto engine = library.join(host(), library.make_id(), group.rank(), group.size(),
-                             {.timeout_s = timeout_s, .group = &group});
-  auto memory = SharedMemory::join(group, timeout_s);
-  if (!memory) return engine;
-  return std::make_unique<MachineCommunicator>(std::move(engine), std::move(memory));
-}
-
-// Ranks of mpirun know each other, but no address: rank 0 chooses one and tells it through MPI.
-GroupOptions meet_through_mpi(const Cluster& cluster, const WorkersOptions& options,
-                              std::source_location where) {
-  GroupOptions group{.rank = cluster.rank, .size = cluster.size, .timeout_s = options.join_timeout_s};
-  std::string told;
-  if (cluster.rank == 0) {
-    const bool one_host = variable("OMPI_COMM_WORLD_LOCAL_SIZE") == std::to_string(cluster.size);
-    const std::string host = one_host ? "127.0.0.1" : reachable_host();
-    int port = 0;
-    group.bound_socket = bind_any_port(host, port, where);
-    told = detail::concat(host, ":", port, "\n", random_secret());
-  }
-  told = communicator_backend("mpi", where).share_at_launch(told, cluster.rank, cluster.size);
-  const size_t line = told.find('\n');
-  group.address = told.substr(0, line);
-  group.secret = told.substr(line + 1);
-  return group;
 }
 
 }  // namespace
@@ -111,95 +33,6 @@ GroupOptions meet_through_mpi(const Cluster& cluster, const WorkersOptions& opti
 ErrorCode mistake_of(const std::exception& error) {
   const auto* const known = dynamic_cast<const Error*>(&error);
   return !known || known->code() == ErrorCode::internal ? ErrorCode::io : known->code();
-}
-
-EngineChoice choose_engine(const Cluster& cluster, const WorkersOptions& options, bool has_pmi,
-                           const std::function<std::string(const char*)>& missing,
-                           std::source_location where) {
-  const auto choose = [&](const char* engine, const std::string& reason) -> EngineChoice {
-    const std::string why = missing(engine);
-    require(why.empty(), ErrorCode::unsupported, where, "workers cannot be joined by ", engine, ": ", why);
-    return {engine, reason};
-  };
-  if (options.engine == Engine::mpi) return choose("mpi", "it was asked for");
-  if (options.engine == Engine::gloo) return choose("gloo", "it was asked for");
-  require(options.engine != Engine::nccl || options.devices_are_gpus, ErrorCode::invalid_argument, where,
-          "CommunicationImplementation::nccl joins GPUs, and this worker has none; leave it at automatic");
-  if (cluster.source == ClusterSource::mpi) return choose("mpi", "mpirun started the workers");
-  if (cluster.source == ClusterSource::slurm && has_pmi && missing("mpi").empty())
-    return {"mpi", "srun started the workers with MPI's support"};
-  const std::string why = missing("gloo");
-  if (why.empty()) return {"gloo", "no launcher of MPI's started the workers"};
-  require(options.devices_are_gpus, ErrorCode::unsupported, where, "workers cannot be joined: ", why,
-          "; without Gloo they can be started by mpirun, and joined by MPI");
-  return {"", why};
-}
-
-std::shared_ptr<Workers> Workers::meet(const Cluster& cluster, const WorkersOptions& options,
-                                       std::source_location where) {
-  const bool has_pmi = !variable("PMIX_RANK").empty() || !variable("PMI_RANK").empty();
-  const EngineChoice choice = choose_engine(
-      cluster, options, has_pmi, [](const char* engine) { return missing_backend(engine); }, where);
-  const bool elastic = options.min_workers > 0;
-  require(!elastic || choice.engine == "gloo", ErrorCode::unsupported, where,
-          "elastic runs are joined by Gloo, and these workers by ",
-          choice.engine.empty() ? "NCCL alone" : choice.engine,
-          "; start them with lockstep launch, or set communication.implementation to gloo");
-  GroupOptions group_options = cluster.address.empty() ? meet_through_mpi(cluster, options, where)
-                                                       : GroupOptions{.address = cluster.address,
-                                                                      .rank = cluster.rank,
-                                                                      .size = cluster.size,
-                                                                      .timeout_s = options.join_timeout_s,
-                                                                      .secret = secret_of_run(where)};
-  group_options.may_be_under_way = elastic;
-  std::unique_ptr<Group> group;
-  try {
-    group = std::make_unique<Group>(group_options, where);
-  } catch (const RunGoesOn& run) {
-    auto workers = std::make_shared<Workers>(
-        std::make_unique<Group>(GroupOptions{.rank = 0, .size = 1}, where), nullptr,
-        communicator_backend("gloo", where).description() + ": the run is elastic", options.timeout_s);
-    workers->open_rendezvous(cluster, options, run.own_host, group_options.secret);
-    workers->endpoints_ = run.endpoints;
-    workers->be_alone();
-    return workers;
-  }
-  const auto agree = [&](const char* what, const std::string& own) {
-    comm::require_equal(*group, what, own, options.join_timeout_s, where);
-  };
-  agree("the version of Lockstep", kPluginAbiTag);
-  std::string addresses;
-  for (const std::string& address : cluster.addresses) addresses += (addresses.empty() ? "" : ", ") + address;
-  agree("the addresses of the cluster", addresses);
-  agree("the engine that joins them", choice.engine);
-  agree("whether they are elastic", detail::concat("min_workers ", options.min_workers));
-
-  std::unique_ptr<Communicator> engine;
-  std::string joined_by = "their group alone: " + choice.reason;
-  if (!choice.engine.empty()) {
-    const CommunicatorBackend& library = communicator_backend(choice.engine, where);
-    engine = join_engine(library, *group, options.timeout_s);
-    joined_by = library.description() + ": " + choice.reason;
-  }
-  auto workers =
-      std::make_shared<Workers>(std::move(group), std::move(engine), std::move(joined_by), options.timeout_s);
-  if (elastic) {
-    workers->open_rendezvous(cluster, options, workers->group().own_host(), group_options.secret);
-    const Member& self = workers->rendezvous_->self();
-    Roster roster{1, {}};
-    for (const std::string& one : workers->gather(
-             "their endpoints",
-             MessageWriter().put(self.id).put_text(self.endpoint).put_text(self.who).take(), where)) {
-      MessageReader reader(one);
-      Member& member = roster.members.emplace_back();
-      member.id = reader.get<uint64_t>();
-      member.endpoint = reader.get_text();
-      member.who = reader.get_text();
-    }
-    workers->generation_ = roster.generation;
-    workers->rendezvous_->enter(roster);
-  }
-  return workers;
 }
 
 Workers::Workers(std::unique_ptr<Group> group, std::unique_ptr<Communicator> engine, std::string joined_by,
@@ -237,136 +70,6 @@ void Workers::end_looking() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-// --- forming anew --------------------------------------------------------------------------------------------------
-
-void Workers::open_rendezvous(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
-                              const std::string& secret) {
-  launched_ = cluster.size;
-  rendezvous_ = std::make_unique<Rendezvous>(RendezvousOptions{.host = host,
-                                                               .meeting = cluster.address,
-                                                               .secret = secret,
-                                                               .version = kPluginAbiTag,
-                                                               .most_workers = cluster.size,
-                                                               .min_workers = options.min_workers,
-                                                               .timeout_s = options.timeout_s,
-                                                               .wait_s = options.wait_s},
-                                             [this](const std::string& reason) { interrupt(reason); });
-}
-
-// Another member forms anew: what this one waits for will not come.
-void Workers::interrupt(const std::string& reason) {
-  const std::lock_guard lives(lives_);
-  if (!group_) return;
-  {
-    const std::lock_guard lock(mutex_);
-    broken_ = true;
-    if (!verdict_.empty()) return;
-    verdict_ = reason;
-    verdict_code_ = ErrorCode::io;
-  }
-  group_->give_up(reason);
-  if (engine_) engine_->abort(reason);
-}
-
-// The generation that was is over.
-void Workers::retire() {
-  end_looking();
-  const std::lock_guard lives(lives_);
-  // Whoever has not noticed yet learns it from this.
-  if (group_) group_->give_up("the workers form anew");
-  if (engine_) engine_->abort("the workers form anew");
-  engine_.reset();
-  group_.reset();
-}
-
-// Alone, with an engine that has nobody to exchange with: a newcomer prepares its steps with it.
-void Workers::be_alone() {
-  newcomer_ = true;
-  end_looking();
-  const std::lock_guard lives(lives_);
-  group_ = std::make_unique<Group>(GroupOptions{.rank = 0, .size = 1});
-  engine_ = join_engine(communicator_backend("gloo"), *group_, timeout_s_);
-  verdict_.clear();
-  broken_ = gave_up_ = false;
-}
-
-bool Workers::enter(const Formation& formation) {
-  const auto size = static_cast<int>(formation.roster.members.size());
-  try {
-    auto group = std::make_unique<Group>(GroupOptions{.address = formation.address,
-                                                      .rank = formation.rank,
-                                                      .size = size,
-                                                      .timeout_s = timeout_s_,
-                                                      .secret = formation.secret,
-                                                      .bound_socket = size > 1 ? formation.bound_socket : -1,
-                                                      .hopeless = formation.hopeless});
-    if (size == 1 && formation.bound_socket >= 0) close(formation.bound_socket);
-    auto engine = join_engine(communicator_backend("gloo"), *group, timeout_s_);
-    group->gather("that all have entered the new generation", {}, timeout_s_);
-    const std::lock_guard lives(lives_);
-    group_ = std::move(group);
-    engine_ = std::move(engine);
-  } catch (const Error& error) {
-    log(LogLevel::debug, "elastic: generation ", formation.roster.generation,
-        " was not entered: ", error.message());
-    return false;
-  }
-  {
-    const std::lock_guard lock(mutex_);
-    verdict_.clear();
-  }
-  recorder_.number_anew();
-  broken_ = gave_up_ = newcomer_ = false;
-  generation_ = formation.roster.generation;
-  rendezvous_->enter(formation.roster);
-  begin_looking();
-  return true;
-}
-
-void Workers::form_anew(bool done, bool admits) {
-  retire();
-  try {
-    while (!enter(rendezvous_->form(done, admits))) {
-    }
-  } catch (const Expelled& expelled) {
-    endpoints_ = expelled.endpoints;
-    be_alone();
-  } catch (const TooFew& few) {
-    be_alone();
-    newcomer_ = !few.leads;
-    deserted_ = true;
-    throw errors::UnavailableError(ErrorCode::io, few.reason, std::source_location::current());
-  } catch (...) {
-    be_alone();
-    throw;
-  }
-}
-
-bool Workers::broken() const {
-  if (gave_up_) return false;
-  return broken_ || !group_->lost().empty();
-}
-
-void Workers::join() {
-  retire();
-  try {
-    while (!enter(rendezvous_->join(endpoints_))) {
-    }
-  } catch (const Passed& passed) {
-    be_alone();
-    past_ = passed.past;
-    throw;
-  } catch (const Error&) {
-    be_alone();
-    throw;
-  }
-}
-
-void Workers::come_to(int64_t place, std::string past) {
-  past_ = std::move(past);
-  if (rendezvous_) rendezvous_->come_to(place, past_);
-}
-
 // --- through the group ---------------------------------------------------------------------------------------------
 
 template <class Call>
@@ -386,8 +89,19 @@ std::vector<std::string> Workers::gather(std::string_view what, const std::strin
   return through_group([&] { return group_->gather(what, part, timeout_s_, where); });
 }
 
+void Workers::require_equal(Group& group, std::string_view what, const std::string& own, double timeout_s,
+                            std::source_location where) {
+  const std::vector<std::string> all = group.gather(what, own, timeout_s, where);
+  std::string different;
+  for (size_t r = 1; r < all.size(); ++r)
+    if (all[r] != all[0])
+      different += detail::concat("; rank ", r, " has ", all[r].empty() ? "none" : all[r]);
+  require(different.empty(), ErrorCode::failed_precondition, where, "the workers differ in ", what,
+          ": rank 0 has ", all[0].empty() ? "none" : all[0], different);
+}
+
 void Workers::require_equal(std::string_view what, const std::string& own, std::source_location where) {
-  through_group([&] { comm::require_equal(*group_, what, own, timeout_s_, where); });
+  through_group([&] { require_equal(*group_, what, own, timeout_s_, where); });
 }
 
 std::vector<std::string> Workers::gather_large(std::string_view what, const std::string& part,
@@ -453,6 +167,15 @@ void Workers::broadcast(std::string_view name, void* data, int64_t bytes, int ro
 }
 
 // --- with the engine -----------------------------------------------------------------------------------------------
+
+std::unique_ptr<Communicator> Workers::join_engine(const CommunicatorBackend& library, Group& group,
+                                                   double timeout_s) {
+  auto engine = library.join(device_by_name("/CPU:0"), library.make_id(), group.rank(), group.size(),
+                             {.timeout_s = timeout_s, .group = &group});
+  auto memory = SharedMemory::join(group, timeout_s);
+  if (!memory) return engine;
+  return std::make_unique<MachineCommunicator>(std::move(engine), std::move(memory));
+}
 
 void Workers::need_engine(const char* kind) const {
   require(engine_ != nullptr, ErrorCode::unsupported, std::source_location::current(), kind,

@@ -148,6 +148,11 @@ class Workers {
   void need_engine(const char* kind) const;
   template <class Call>
   auto through_group(Call call) -> decltype(call());
+  // All processes of the group call these.
+  static void require_equal(Group& group, std::string_view what, const std::string& own, double timeout_s,
+                            std::source_location where);
+  static std::unique_ptr<Communicator> join_engine(const CommunicatorBackend& library, Group& group,
+                                                   double timeout_s);
 
   void open_rendezvous(const Cluster& cluster, const WorkersOptions& options, const std::string& host,
                        const std::string& secret);
