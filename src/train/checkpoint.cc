@@ -20,69 +20,17 @@
 #include "lockstep/base/host.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
-#include "lockstep/data/dataset.h"
-#include "lockstep/ops/random.h"
 #include "lockstep/train/checkpoint_file.h"
 #include "tensor/tensor_impl.h"
 #include "train/checkpoint_format.h"
 #include "train/checkpoint_state.h"
 #include "train/file_system.h"
+#include "train/restoration.h"
 
 namespace lockstep::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-// --- what can be held --------------------------------------------------------------------------------------------
-
-class TrackedVariables final : public TrackedObject {
- public:
-  TrackedVariables(std::string kind, NamedVariables variables)
-      : kind_(std::move(kind)), variables_(std::move(variables)) {}
-  std::string kind() const override { return kind_; }
-  NamedVariables variables() const override { return variables_; }
-
- private:
-  std::string kind_;
-  NamedVariables variables_;
-};
-
-class TrackedIterator final : public TrackedObject {
- public:
-  explicit TrackedIterator(data::Iterator& iterator) : iterator_(iterator) {}
-  std::string kind() const override { return "Iterator"; }
-  bool has_state() const override { return true; }
-  NamedTensors save_state() const override {
-    const data::IteratorState state = iterator_.save();
-    return {state.begin(), state.end()};
-  }
-  void restore_state(const NamedTensors& state) override {
-    iterator_.restore(data::IteratorState(state.begin(), state.end()));
-  }
-
- private:
-  data::Iterator& iterator_;
-};
-
-class TrackedCounter final : public TrackedObject {
- public:
-  explicit TrackedCounter(int64_t& counter) : counter_(counter) {}
-  std::string kind() const override { return "int64"; }
-  bool has_state() const override { return true; }
-  NamedTensors save_state() const override { return {{"", Tensor::scalar(counter_)}}; }
-  void restore_state(const NamedTensors& state) override {
-    require(
-        state.size() == 1 && state[0].first.empty() && state[0].second.spec() == TensorSpec{DType::int64, {}},
-        ErrorCode::invalid_argument, std::source_location::current(),
-        "a counter is one int64, the checkpoint has ",
-        state.size() == 1 ? detail::concat(state[0].second.spec())
-                          : detail::concat(state.size(), " tensors"));
-    counter_ = state[0].second.item<int64_t>();
-  }
-
- private:
-  int64_t& counter_;
-};
 
 class TrackedCheckpoint final : public TrackedObject {
  public:
@@ -94,63 +42,17 @@ class TrackedCheckpoint final : public TrackedObject {
   NamedTrackables objects_;
 };
 
-NamedVariables numbered(const std::vector<Variable>& variables) {
-  NamedVariables named;
-  for (size_t i = 0; i < variables.size(); ++i) named.emplace_back(std::to_string(i), variables[i]);
-  return named;
-}
-
-// --- looking at objects ------------------------------------------------------------------------------------------
-
-using ObjectPtr = std::shared_ptr<TrackedObject>;
-
-// Every object below these, with its whole name; the ones inside an object follow it.
-std::vector<std::pair<std::string, ObjectPtr>> all_objects(const NamedTrackables& roots) {
-  std::vector<std::pair<std::string, ObjectPtr>> all;
-  const auto visit = [&](const auto& self, const std::string& prefix,
-                         const NamedTrackables& objects) -> void {
-    for (const auto& [name, object] : objects) {
-      const std::string whole = join_names(prefix, name);
-      all.emplace_back(whole, object.object());
-      self(self, whole, object.object()->children());
-    }
+NamedTrackables named(const CheckpointObjects& objects) {
+  NamedTrackables all;
+  const auto add = [&](const char* name, const Trackable& object) {
+    if (object.defined()) all.emplace_back(name, object);
   };
-  visit(visit, "", roots);
+  add("step", objects.step);
+  add("optimizer", objects.optimizer);
+  add("model", objects.model);
+  add("iterator", objects.iterator);
   return all;
 }
-
-bool is_under(const std::string& name, const std::string& object) {
-  return name.starts_with(object) && (name.size() == object.size() || name[object.size()] == '/');
-}
-
-// "\n  model/dense/kernel float32 (2, 3)" for each; the first few where there are many.
-std::string listed(const std::vector<std::string>& lines) {
-  constexpr size_t kShown = 50;
-  std::string text;
-  for (size_t i = 0; i < std::min(lines.size(), kShown); ++i) text += "\n    " + lines[i];
-  if (lines.size() > kShown) text += detail::concat("\n    and ", lines.size() - kShown, " more");
-  return text;
-}
-
-struct Mismatches {
-  std::vector<std::string> misshapen, missing, extra, deferred;
-
-  std::string text() const {
-    std::string text;
-    const auto add = [&](const char* title, const std::vector<std::string>& lines) {
-      if (!lines.empty()) text += detail::concat("\n  ", title, listed(lines));
-    };
-    add("of another shape or dtype (restore into the model that was saved, or leave this object out):",
-        misshapen);
-    add("missing from the checkpoint (these keep the values they had; was something added since it was "
-        "saved?):",
-        missing);
-    add("only in the checkpoint (give it the object that has them, or call expect_partial()):", extra);
-    add("waiting for their variables to be made (build the model, or the optimizer):", deferred);
-    return text;
-  }
-};
-
 void copy_elements(const Tensor& tensor, char* target) {
   const TensorImpl& impl = *tensor.impl();
   if (tensor.device().kind() != DeviceKind::cpu) {
@@ -232,86 +134,6 @@ void write_checkpoint(FileSystem& files, const std::string& path, CheckpointHead
   });
 }
 
-// What a restore found, and what is left to be put back when its variable is made.
-class Restoration {
- public:
-  std::string path;
-  Mismatches found;                       // `deferred` is not used: see pending
-  std::map<std::string, Tensor> pending;  // by whole name
-  std::unordered_set<std::string> known;  // names of variables that have been looked at
-  std::set<std::string> finished;         // objects of which all variables have been looked at
-  bool superseded = false;                // by a later restore
-  bool accepted = false;                  // somebody looked, or said that they do not mind
-
-  ~Restoration() {
-    if (!accepted && !pending.empty())
-      log(LogLevel::warning, "checkpoint \"", path,
-          "\": never restored, as no variable of this name was made:", listed(names_of_pending()));
-  }
-  Restoration() = default;
-  Restoration(const Restoration&) = delete;
-  Restoration& operator=(const Restoration&) = delete;
-
-  // Values for variables that an object has made since.
-  void continue_with(const std::string& name, const TrackedObject& object) {
-    if (superseded || finished.contains(name)) return;
-    std::vector<std::string> missing;
-    for (const auto& [own, variable] : object.variables()) {
-      const std::string whole = join_names(name, own);
-      if (known.contains(whole)) continue;
-      const auto value = pending.find(whole);
-      if (value == pending.end()) {
-        missing.push_back(detail::concat(whole, " ", variable.spec()));
-        continue;
-      }
-      require(value->second.spec() == variable.spec(), ErrorCode::invalid_argument,
-              std::source_location::current(), "checkpoint \"", path, "\" does not fit what was built: \"",
-              whole, "\" is ", variable.spec(), ", in the checkpoint ", value->second.spec(),
-              "; restore into the model that was saved");
-      variable.assign(value->second);
-      known.insert(whole);
-      pending.erase(value);
-    }
-    // Until all is there, a variable may yet turn out to be listed by another name.
-    if (!object.complete()) return;
-    finished.insert(name);
-    std::vector<std::string> extra;
-    std::erase_if(pending, [&](const auto& left) {
-      if (!is_under(left.first, name)) return false;
-      extra.push_back(detail::concat(left.first, " ", left.second.spec()));
-      return true;
-    });
-    found.missing.insert(found.missing.end(), missing.begin(), missing.end());
-    found.extra.insert(found.extra.end(), extra.begin(), extra.end());
-    if (!accepted && !(missing.empty() && extra.empty()))
-      log(LogLevel::warning, "checkpoint \"", path, "\" did not match what was built:",
-          Mismatches{.misshapen = {}, .missing = missing, .extra = extra, .deferred = {}}.text());
-  }
-
-  void supersede() {
-    superseded = true;
-    pending.clear();
-  }
-
-  std::vector<std::string> names_of_pending() const {
-    std::vector<std::string> names;
-    for (const auto& [name, value] : pending) names.push_back(detail::concat(name, " ", value.spec()));
-    return names;
-  }
-};
-
-// Goes on whenever the object has made variables, for as long as more may come.
-void watch(const std::shared_ptr<Restoration>& restoration, const std::string& name,
-           const TrackedObject& object) {
-  using Call = std::function<void(const TrackedObject&)>;
-  const auto call = std::make_shared<Call>();
-  *call = [restoration, name, self = std::weak_ptr(call)](const TrackedObject& grown) {
-    restoration->continue_with(name, grown);
-    if (!grown.complete()) grown.when_grown(self.lock());
-  };
-  object.when_grown(call);
-}
-
 // Adds what else could be restored to the error about a checkpoint that cannot.
 [[noreturn]] void refuse_with_offer(const Error& error, const std::string& path) {
   std::string offer;
@@ -327,66 +149,6 @@ void watch(const std::shared_ptr<Restoration>& restoration, const std::string& n
 }
 
 }  // namespace
-
-// --- Trackable ---------------------------------------------------------------------------------------------------
-
-Trackable::Trackable(const Variable& variable, std::source_location where)
-    : object_((void(variable.id(where)),
-               std::make_shared<TrackedVariables>("Variable", NamedVariables{{"", variable}}))) {}
-Trackable::Trackable(const std::vector<Variable>& variables)
-    : object_(std::make_shared<TrackedVariables>("list", numbered(variables))) {}
-Trackable::Trackable(const random::Generator& generator)
-    : object_(std::make_shared<TrackedVariables>("Generator", NamedVariables{{"state", generator.state()}})) {
-}
-Trackable::Trackable(data::Iterator& iterator) : object_(std::make_shared<TrackedIterator>(iterator)) {}
-Trackable::Trackable(int64_t& counter) : object_(std::make_shared<TrackedCounter>(counter)) {}
-
-// --- RestoreStatus -----------------------------------------------------------------------------------------------
-
-struct RestoreStatus::Impl {
-  std::shared_ptr<Restoration> restoration = std::make_shared<Restoration>();
-
-  ~Impl() {
-    const Mismatches& found = restoration->found;
-    if (!restoration->accepted && !(found.missing.empty() && found.extra.empty()))
-      log(LogLevel::warning, "checkpoint \"", restoration->path, "\" was restored in part:", found.text());
-  }
-};
-
-bool RestoreStatus::restored() const { return !path().empty(); }
-const std::string& RestoreStatus::path() const { return impl_->restoration->path; }
-std::vector<std::string> RestoreStatus::missing() const { return impl_->restoration->found.missing; }
-std::vector<std::string> RestoreStatus::extra() const { return impl_->restoration->found.extra; }
-std::vector<std::string> RestoreStatus::deferred() const { return impl_->restoration->names_of_pending(); }
-
-const RestoreStatus& RestoreStatus::assert_consumed(std::source_location where) const {
-  require(restored(), ErrorCode::failed_precondition, where,
-          "assert_consumed: there was no checkpoint to restore from");
-  Mismatches found = impl_->restoration->found;
-  found.deferred = deferred();
-  impl_->restoration->accepted = true;
-  require(found.missing.empty() && found.extra.empty() && found.deferred.empty(),
-          ErrorCode::failed_precondition, where, "assert_consumed: checkpoint \"", path(),
-          "\" was restored in part:", found.text());
-  return *this;
-}
-
-const RestoreStatus& RestoreStatus::assert_existing_objects_matched(std::source_location where) const {
-  require(restored(), ErrorCode::failed_precondition, where,
-          "assert_existing_objects_matched: there was no checkpoint to restore from");
-  impl_->restoration->accepted = true;
-  const Mismatches found{.misshapen = {}, .missing = missing(), .extra = {}, .deferred = {}};
-  require(found.missing.empty(), ErrorCode::failed_precondition, where,
-          "assert_existing_objects_matched: checkpoint \"", path(), "\" was restored in part:", found.text());
-  return *this;
-}
-
-const RestoreStatus& RestoreStatus::expect_partial() const {
-  impl_->restoration->accepted = true;
-  return *this;
-}
-
-// --- Checkpoint --------------------------------------------------------------------------------------------------
 
 struct Checkpoint::Impl {
   NamedTrackables objects;
@@ -480,20 +242,6 @@ void Checkpoint::Impl::write(const std::string& path, int64_t counter, double ti
   (*job)();
 }
 
-namespace {
-NamedTrackables named(const CheckpointObjects& objects) {
-  NamedTrackables all;
-  const auto add = [&](const char* name, const Trackable& object) {
-    if (object.defined()) all.emplace_back(name, object);
-  };
-  add("step", objects.step);
-  add("optimizer", objects.optimizer);
-  add("model", objects.model);
-  add("iterator", objects.iterator);
-  return all;
-}
-}  // namespace
-
 Checkpoint::Checkpoint(const CheckpointObjects& objects, std::source_location where)
     : Checkpoint(named(objects), where) {}
 
@@ -570,86 +318,13 @@ RestoreStatus Checkpoint::restore(const std::optional<std::string>& path, std::s
   SaveUnderWay::wait_for(folder_of(*path));
   try {
     const CheckpointFile file(*path, where);
-    std::set<std::string> unused;
-    for (const auto& entry : file.entries()) unused.insert(entry.name);
-
-    // Everything is looked at before anything is read, and everything read before anything changes.
-    const auto objects = all_objects(impl_->objects);
-    Mismatches& found = restoration->found;
-    std::vector<std::pair<Variable, std::string>> matched;
-    for (const auto& [name, object] : objects)
-      for (const auto& [own, variable] : object->variables()) {
-        const std::string whole = join_names(name, own);
-        restoration->known.insert(whole);
-        const auto* entry = file.find(whole);
-        if (!entry) {
-          found.missing.push_back(detail::concat(whole, " ", variable.spec()));
-        } else if (entry->spec != variable.spec()) {
-          found.misshapen.push_back(
-              detail::concat(whole, " is ", variable.spec(), ", in the checkpoint ", entry->spec));
-        } else {
-          matched.emplace_back(variable, whole);
-        }
-        unused.erase(whole);
-      }
-    struct Stateful {
-      std::string name;
-      ObjectPtr object;
-      std::vector<std::string> names;
-      NamedTensors state = {};
-    };
-    std::vector<Stateful> stateful;
-    for (const auto& [name, object] : objects) {
-      if (!object->has_state()) continue;
-      Stateful with{.name = name, .object = object, .names = {}};
-      for (const std::string& other : unused)
-        if (is_under(other, name)) with.names.push_back(other);
-      for (const std::string& other : with.names) unused.erase(other);
-      if (with.names.empty()) {
-        found.missing.push_back(detail::concat(name, " (", object->kind(), ")"));
-      } else {
-        stateful.push_back(std::move(with));
-      }
-    }
-    std::vector<std::pair<std::string, ObjectPtr>> growing;
-    std::vector<std::string> deferred;
-    for (const auto& [name, object] : objects) {
-      if (object->complete()) continue;
-      bool any = false;
-      for (const std::string& other : unused)
-        if (is_under(other, name)) deferred.push_back(other), any = true;
-      if (any) {
-        growing.emplace_back(name, object);
-      } else if (object->variables().empty()) {
-        found.missing.push_back(detail::concat(name, " (", object->kind(), ", without variables yet)"));
-      }
-    }
-    for (const std::string& name : deferred) unused.erase(name);
-    for (const std::string& name : unused)
-      found.extra.push_back(detail::concat(name, " ", file.find(name)->spec));
-    require(found.misshapen.empty(), ErrorCode::invalid_argument, where, "checkpoint \"", *path,
-            "\" does not fit; nothing was restored:", found.text());
-
-    std::vector<std::pair<Variable, Tensor>> values;
-    for (const auto& [variable, name] : matched) values.emplace_back(variable, file.read(name, where));
-    for (Stateful& with : stateful)
-      for (const std::string& name : with.names)
-        with.state.emplace_back(name.size() == with.name.size() ? "" : name.substr(with.name.size() + 1),
-                                file.read(name, where));
-    for (const std::string& name : deferred) restoration->pending.emplace(name, file.read(name, where));
-
-    // An object that refuses its state does so before the variables have changed.
-    for (const Stateful& with : stateful) try {
-        with.object->restore_state(with.state);
-      } catch (Error& error) {
-        error.note("while restoring \"" + with.name + "\" from checkpoint \"" + *path + "\"");
-        throw;
-      }
-    for (const auto& [variable, value] : values) variable.assign(value, where);
+    CheckpointMatch match(file, *path, impl_->objects, *restoration, where);
+    match.read(*restoration, where);
+    match.assign(where);
     if (file.save_counter() > 0) impl_->save_counter = file.save_counter();
     // What an earlier restore still has to put back must not come after this one.
     if (const auto earlier = impl_->last_restoration.lock()) earlier->supersede();
-    for (const auto& [name, object] : growing) watch(restoration, name, *object);
+    for (const auto& [name, object] : match.growing()) watch(restoration, name, *object);
     restoration->path = *path;
     restoration->accepted = false;
     impl_->last_restoration = restoration;

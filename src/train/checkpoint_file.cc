@@ -15,19 +15,18 @@
 #include "lockstep/train/safetensors.h"
 #include "tensor/tensor_impl.h"
 #include "train/checkpoint_format.h"
+#include "train/safetensors_format.h"
 
 namespace lockstep::train {
 namespace {
 
-constexpr size_t kLengthBytes = 8;
 // Tensors begin on a page of their own, so that the file is written in whole ones.
 constexpr size_t kPage = 4096;
 constexpr int64_t kVersion = 1;
 // The header's text begins so. Then come the eight digits of its checksum, taken with zeros in their place.
-constexpr std::string_view kMagic = R"({"__metadata__":{"header_crc32c":")";
+constexpr std::string_view kCheckpointMagic = R"({"__metadata__":{"header_crc32c":")";
 constexpr size_t kDigits = 8;
 constexpr std::string_view kZeros = "00000000";
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // what safetensors allows
 
 std::string hex(uint32_t checksum) { return fmt::format("{:08x}", checksum); }
 
@@ -61,22 +60,22 @@ void check_header(const std::string& path, std::source_location where) {
     require(holds, ErrorCode::io, where, "checkpoint \"", path, "\": ", rule...);
   };
   const InputFile file(path, where);
-  const size_t least = kLengthBytes + kMagic.size() + kDigits;
+  const size_t least = kLengthBytes + kCheckpointMagic.size() + kDigits;
   check(file.size() >= least, "it has ", file.size(), " bytes: truncated, or no checkpoint");
   std::string begin(least, '\0');
   file.read_at(0, begin.data(), begin.size(), where);
-  check(std::string_view(begin).substr(kLengthBytes, kMagic.size()) == kMagic,
+  check(std::string_view(begin).substr(kLengthBytes, kCheckpointMagic.size()) == kCheckpointMagic,
         "its header does not begin as a checkpoint's; it is damaged, or another kind of file (weights that "
         "were saved by themselves are for load_weights() or load_safetensors())");
   uint64_t length = 0;
   std::memcpy(&length, begin.data(), sizeof(length));
-  check(
-      length <= kMaxHeaderBytes && length >= kMagic.size() + kDigits && length <= file.size() - kLengthBytes,
-      "a header of ", length, " bytes does not fit a file of ", file.size(), " bytes; it is truncated");
+  check(length <= kMaxHeaderBytes && length >= kCheckpointMagic.size() + kDigits &&
+            length <= file.size() - kLengthBytes,
+        "a header of ", length, " bytes does not fit a file of ", file.size(), " bytes; it is truncated");
   std::string text(length, '\0');
   file.read_at(kLengthBytes, text.data(), length, where);
-  const std::string named = text.substr(kMagic.size(), kDigits);
-  text.replace(kMagic.size(), kDigits, kZeros);
+  const std::string named = text.substr(kCheckpointMagic.size(), kDigits);
+  text.replace(kCheckpointMagic.size(), kDigits, kZeros);
   check(hex(crc32c(text)) == named, "its header is damaged (checksum ", hex(crc32c(text)), ", not ", named,
         ")");
 }
@@ -128,13 +127,13 @@ std::string header_bytes(const CheckpointHeader& header) {
                       {"data_offsets", Json::List{entry.offset, entry.offset + entry.spec.bytes()}}}));
   }
   std::string text = Json::object(std::move(members)).dump();
-  require(text.starts_with(kMagic), ErrorCode::internal, std::source_location::current(),
-          "a checkpoint's header begins with ", text.substr(0, kMagic.size()));
+  require(text.starts_with(kCheckpointMagic), ErrorCode::internal, std::source_location::current(),
+          "a checkpoint's header begins with ", text.substr(0, kCheckpointMagic.size()));
   text.resize((text.size() + kLengthBytes + kPage - 1) / kPage * kPage - kLengthBytes, ' ');
   require(text.size() <= kMaxHeaderBytes, ErrorCode::invalid_argument, std::source_location::current(),
           "the names and shapes of this checkpoint take ", text.size(), " bytes; the format allows ",
           kMaxHeaderBytes);
-  text.replace(kMagic.size(), kDigits, hex(crc32c(text)));
+  text.replace(kCheckpointMagic.size(), kDigits, hex(crc32c(text)));
   const uint64_t length = text.size();
   std::string bytes(kLengthBytes, '\0');
   std::memcpy(bytes.data(), &length, sizeof(length));
@@ -144,9 +143,9 @@ std::string header_bytes(const CheckpointHeader& header) {
 bool looks_like_checkpoint(const std::string& path) {
   try {
     const InputFile file(path);
-    std::string begin(std::min<uint64_t>(file.size(), kLengthBytes + kMagic.size()), '\0');
+    std::string begin(std::min<uint64_t>(file.size(), kLengthBytes + kCheckpointMagic.size()), '\0');
     file.read_at(0, begin.data(), begin.size());
-    return begin.size() > kLengthBytes && std::string_view(begin).substr(kLengthBytes) == kMagic;
+    return begin.size() > kLengthBytes && std::string_view(begin).substr(kLengthBytes) == kCheckpointMagic;
   } catch (const Error&) {
     return false;
   }

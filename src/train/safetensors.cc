@@ -11,15 +11,11 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 #include "tensor/tensor_impl.h"
+#include "train/safetensors_format.h"
 
 namespace lockstep::train {
 namespace {
 
-// The layout: the header's length as a little-endian uint64, the header (JSON, padded with spaces to a multiple
-// of 8 bytes), then the tensors' bytes. Offsets in the header count from the header's end.
-constexpr size_t kLengthBytes = 8;
-// What the format allows.
-constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 constexpr std::string_view kMetadata = "__metadata__";
 
 // By DType.
