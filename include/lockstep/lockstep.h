@@ -30,6 +30,7 @@
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/catalogue.h"
+#include "lockstep/keras/clear_session.h"
 #include "lockstep/keras/constraints.h"
 #include "lockstep/keras/data.h"
 #include "lockstep/keras/datasets.h"

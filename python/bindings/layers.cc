@@ -4,6 +4,7 @@
 #include "lockstep/keras/activations.h"
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/catalogue.h"
+#include "lockstep/keras/clear_session.h"
 #include "lockstep/keras/constraints.h"
 #include "lockstep/keras/initializers.h"
 #include "lockstep/keras/losses.h"
@@ -568,6 +569,7 @@ void bind_layers(nb::module_& m) {
       .def("exit", &RematContext::exit);
 
   // --- by name ---
+  m.def("clear_session", &keras::utils::clear_session);
   m.def("class_names", [](const std::string& of) { return keras::catalogue::class_names(kind(of)); });
   m.def("parameters", [](const std::string& of, const std::string& name) {
     return python::to_python(keras::catalogue::parameters(kind(of), name, here()));

@@ -87,7 +87,5 @@ DType data_dtype(const DTypePolicy& policy);
 
 // A name that no layer of this process has: "dense", "dense_1", ...
 std::string unique_name(const std::string& base);
-// Starts counting again.
-void reset_names();
 
 }  // namespace lockstep::keras

@@ -16,6 +16,7 @@
 #include "keras/saving/stored_weights.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/log.h"
+#include "lockstep/keras/clear_session.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
@@ -98,7 +99,7 @@ std::string unique_name(const std::string& base) {
   return count == 0 ? base : base + "_" + std::to_string(count);
 }
 
-void reset_names() {
+void utils::clear_session() {
   const std::lock_guard lock(names_mutex);
   used_names.clear();
 }

@@ -5,7 +5,7 @@
 //   Model as_keras = applications::resnet50({.input_shape = {224, 224, 3}, .classes = 1000});
 //
 // Classifiers end in logits unless classifier_activation says otherwise ("softmax"): train them with
-// from_logits. Images are channels last. The defaults are small enough for a CPU. All throw
+// from_logits. Images are channels last. The defaults are small enough for a CPU, but for Keras' networks of images. All throw
 // Error(invalid_argument) for arguments out of range. Several threads may make models at once; each model
 // then belongs to one (model.h).
 #pragma once
@@ -53,6 +53,9 @@ struct ResnetOptions {
   // For resnet50 alone: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the
   // 3 x 3 convolutions, as most others have.
   std::string version = "v1";
+  bool include_top =
+      true;  // the classifier; without it come the last feature maps, or what `pooling` makes of them
+  std::string pooling = {};  // without the classifier: "avg", "max", or empty
   Activation classifier_activation = {};
   std::string name = {};  // empty: the function's
 };
@@ -61,6 +64,36 @@ Model resnet18(const ResnetOptions& options = {},
                std::source_location where = std::source_location::current());
 // Residual blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions: Keras' ResNet50 with its layer names, biases and epsilon.
 Model resnet50(const ResnetOptions& options = {},
+               std::source_location where = std::source_location::current());
+
+// Keras' networks of images in their published sizes, with Keras' names of layers: Keras' files of weights fit them.
+struct ImageOptions {
+  Shape input_shape =
+      {};  // empty: the one that it was published with, (224, 224, 3) or (299, 299, 3); -1: any size
+  bool include_top =
+      true;  // the classifier; without it come the last feature maps, or what `pooling` makes of them
+  std::string pooling = {};  // without the classifier: "avg", "max", or empty
+  int64_t classes = 1000;
+  Activation classifier_activation = {};
+  std::string name = {};  // empty: the function's
+};
+// Convolutions of 3 x 3, 13 or 16 of them, and three dense layers: 138 or 144 million weights.
+Model vgg16(const ImageOptions& options = {}, std::source_location where = std::source_location::current());
+Model vgg19(const ImageOptions& options = {}, std::source_location where = std::source_location::current());
+// Every block sees the results of all blocks before it: 8 million weights.
+Model densenet121(const ImageOptions& options = {},
+                  std::source_location where = std::source_location::current());
+// Blocks that widen, convolve each channel by itself and narrow again: 3.5 million weights.
+Model mobilenet_v2(const ImageOptions& options = {},
+                   std::source_location where = std::source_location::current());
+// The same with channels weighed by their means: 5.3 million weights. Takes images of 0 to 255 as they are.
+Model efficientnet_b0(const ImageOptions& options = {},
+                      std::source_location where = std::source_location::current());
+// Windows of several sizes side by side: 24 million weights. Images of 299 x 299, at least 75.
+Model inception_v3(const ImageOptions& options = {},
+                   std::source_location where = std::source_location::current());
+// Separable convolutions throughout: 23 million weights. Images of 299 x 299, at least 71.
+Model xception(const ImageOptions& options = {},
                std::source_location where = std::source_location::current());
 
 struct VitOptions {
@@ -126,7 +159,8 @@ Model from_hugging_face(const std::string& folder,
 
 // --- by name, for files --------------------------------------------------------------------------------------------
 
-// mlp, lenet, resnet18, resnet50, vit_tiny, gpt_tiny, gpt2.
+// mlp, lenet, resnet18, resnet50, vgg16, vgg19, densenet121, mobilenet_v2, efficientnet_b0, inception_v3, xception, vit_tiny,
+// gpt_tiny, gpt2.
 std::vector<std::string> names();
 // Every option with its default, by the names of the structs above.
 Json default_options(const std::string& name, std::source_location where = std::source_location::current());

@@ -62,7 +62,8 @@ def standardize_data_format(data_format):
 
 
 def clear_session(free_memory=True):
-    """Nothing is kept in a session."""
+    """Names of layers begin anew; nothing else is kept in a session."""
+    _lockstep.clear_session()
 
 
 def get_value(x):

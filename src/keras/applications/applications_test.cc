@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "lockstep/base/error.h"
+#include "lockstep/keras/clear_session.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/random.h"
@@ -121,6 +122,70 @@ TEST_F(Applications, Resnet50Narrow) {
   expect_learns(model, images({8, 16, 16, 3}), labels(8, 5));
 }
 
+TEST_F(Applications, NetworksOfImagesHaveKerasSizes) {
+  EXPECT_EQ(vgg16({.include_top = false}).count_params(), 14714688);
+  EXPECT_EQ(vgg19({.include_top = false}).count_params(), 20024384);
+  EXPECT_EQ(densenet121({.input_shape = {32, 32, 3}}).count_params(), 8062504);
+  EXPECT_EQ(mobilenet_v2({.input_shape = {32, 32, 3}}).count_params(), 3538984);
+  EXPECT_EQ(efficientnet_b0({.input_shape = {32, 32, 3}}).count_params(), 5330571);
+  EXPECT_EQ(inception_v3({.input_shape = {75, 75, 3}}).count_params(), 23851784);
+  EXPECT_EQ(xception({.input_shape = {71, 71, 3}}).count_params(), 22910480);
+}
+
+TEST_F(Applications, NetworksOfImagesEndAsTheyAreAskedTo) {
+  const Tensor x = images({2, 32, 32, 3});
+  const ImageOptions small{.input_shape = {32, 32, 3}, .classes = 7};
+  EXPECT_EQ(mobilenet_v2(small)(x).shape(), (Shape{2, 7}));
+  const Model vgg = vgg16(small);
+  EXPECT_EQ(vgg(x).shape(), (Shape{2, 7}));
+  EXPECT_EQ(vgg.get_layer("fc2").name(), "fc2");
+  EXPECT_EQ(densenet121({.input_shape = {-1, -1, 3}, .include_top = false})(x).shape(),
+            (Shape{2, 1, 1, 1024}));
+  EXPECT_EQ(efficientnet_b0({.include_top = false, .pooling = "max"}).get_layer("max_pool").name(),
+            "max_pool");
+  EXPECT_EQ(
+      resnet50({.input_shape = {32, 32, 3}, .width = 2, .include_top = false, .pooling = "avg"})(x).shape(),
+      (Shape{2, 64}));
+  EXPECT_EQ(inception_v3().model_base().inputs()[0].shape(), (Shape{-1, 299, 299, 3})) << "the published one";
+  expect_round_trip(mobilenet_v2(small));
+  expect_learns(mobilenet_v2(small), x, labels(2, 7), 5);
+}
+
+TEST_F(Applications, NetworksOfImagesSayWhatTheyTake) {
+  const auto message = [](const auto& make) -> std::string {
+    try {
+      make();
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  EXPECT_NE(message([] {
+              xception({.input_shape = {64, 80, 3}});
+            }).find("at least 71 x 71 pixels"),
+            std::string::npos);
+  EXPECT_NE(message([] {
+              vgg19({.input_shape = {-1, -1, 3}});
+            }).find("images of one size"),
+            std::string::npos);
+  EXPECT_NE(message([] {
+              mobilenet_v2({.input_shape = {32, 32}});
+            }).find("(height, width, channels)"),
+            std::string::npos);
+  EXPECT_NE(message([] { densenet121({.pooling = "mean"}); }).find("\"avg\", \"max\" or empty"),
+            std::string::npos);
+  EXPECT_NE(message([] { resnet18({.pooling = "mean"}); }).find("\"avg\", \"max\" or empty"),
+            std::string::npos);
+}
+
+TEST_F(Applications, NamesBeginAnewInAClearedSession) {
+  const Layer named = layers::Dense(2);
+  utils::clear_session();
+  EXPECT_EQ(layers::Dense(2).name(), "dense");
+  EXPECT_EQ(layers::Dense(2).name(), "dense_1");
+  EXPECT_FALSE(named.name().empty());
+}
+
 TEST_F(Applications, VitTinyHasThePublishedSize) {
   // DeiT-Ti has 5,717,416 with a class token and its position; here the patches' mean takes its place.
   const Model model = vit_tiny({.input_shape = {224, 224, 3},
@@ -193,7 +258,7 @@ TEST_F(Applications, AreMadeByName) {
   for (const std::string& name : names()) {
     const Json options = default_options(name);
     EXPECT_TRUE(options.contains("name")) << name;
-    if (name.starts_with("resnet") || name == "gpt2") continue;  // built above
+    if (name.starts_with("resnet") || name.starts_with("vgg") || name == "gpt2") continue;  // large
     EXPECT_EQ(make(name, options).count_params(), make(name).count_params()) << name;
   }
   EXPECT_EQ(make("mlp", Json::object({{"hidden", Json::List{300, 100}}})).count_params(), 266610);

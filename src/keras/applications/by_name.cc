@@ -15,6 +15,7 @@ void visit_options(Visitor& v, Options& o) {
   if constexpr (requires { o.width; }) v("width", o.width, kPositive);
   if constexpr (requires { o.stem; }) v("stem", o.stem);
   if constexpr (requires { o.version; }) v("version", o.version);
+  if constexpr (requires { o.include_top; }) v("include_top", o.include_top);
   if constexpr (requires { o.patch_size; }) v("patch_size", o.patch_size, kPositive);
   if constexpr (requires { o.vocabulary; }) v("vocabulary", o.vocabulary, kPositive);
   if constexpr (requires { o.context; }) v("context", o.context, kPositive);
@@ -53,8 +54,19 @@ Entry entry(const char* name, Model (*make)(const Options&, std::source_location
 
 const std::vector<Entry>& entries() {
   static const std::vector<Entry> all{
-      entry("mlp", mlp),           entry("lenet", lenet),       entry("resnet18", resnet18),
-      entry("resnet50", resnet50), entry("vit_tiny", vit_tiny), entry("gpt_tiny", gpt_tiny),
+      entry("mlp", mlp),
+      entry("lenet", lenet),
+      entry("resnet18", resnet18),
+      entry("resnet50", resnet50),
+      entry("vgg16", vgg16),
+      entry("vgg19", vgg19),
+      entry("densenet121", densenet121),
+      entry("mobilenet_v2", mobilenet_v2),
+      entry("efficientnet_b0", efficientnet_b0),
+      entry("inception_v3", inception_v3),
+      entry("xception", xception),
+      entry("vit_tiny", vit_tiny),
+      entry("gpt_tiny", gpt_tiny),
       entry("gpt2", gpt2),
   };
   return all;

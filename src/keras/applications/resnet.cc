@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "keras/applications/image_network.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
@@ -34,6 +35,7 @@ class Builder {
             ": width must be positive, received ", options.width);
     require(options.version == "v1" || options.version == "v1.5", ErrorCode::invalid_argument, here,
             architecture.name, ": version must be \"v1\" or \"v1.5\", received \"", options.version, "\"");
+    require_pooling(architecture.name, options.pooling);
   }
 
   Model build() const {
@@ -50,9 +52,7 @@ class Builder {
         x = block(x, filters, i == 0 && stage > 0 ? 2 : 1,
                   i == 0 && (stage > 0 || architecture_.expansion > 1),
                   "conv" + std::to_string(stage + 2) + "_block" + std::to_string(i + 1));
-    x = layers::GlobalAveragePooling2D({.name = "avg_pool"})(x);
-    x = layers::Dense(options_.classes,
-                      {.activation = options_.classifier_activation, .name = "predictions"})(x);
+    x = ending(x, options_.include_top, options_.pooling, options_.classes, options_.classifier_activation);
     return {input, x, {.name = options_.name.empty() ? architecture_.name : options_.name}};
   }
 
