@@ -11,7 +11,7 @@ RunAhead::RunAhead(Stream& stream, RunAheadOptions options) : stream_(stream), o
 void RunAhead::wait() const { marks_[(marked_ - options_.depth) % marks_.size()]->synchronize(); }
 
 void RunAhead::queued(int64_t runs) {
-  if (!stream_.asynchronous()) return;
+  if (!stream_.asynchronous()) return;  // marks would take a small step longer, and nobody waits for them
   unmarked_ += runs;
   if (unmarked_ < options_.runs_per_mark) return;
   marks_[marked_++ % marks_.size()]->record(stream_);

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "base/saved_environment_test.h"
 #include "execute/asynchronous_device_test.h"
 #include "execute/bound_plan.h"
 #include "execute/compile_test.h"
@@ -40,9 +41,9 @@ class Nines final : public WholeStepKernel {
 
 std::unique_ptr<WholeStepKernel> fuse_to_nines(std::span<const compile::KernelCall> calls,
                                                std::span<const TensorSpec> parameters, Device&) {
-  static int launches = 0;  // nobody asks
+  static int nobody_asks = 0;
   if (calls.empty() || parameters.size() != 1) return nullptr;
-  return std::make_unique<Nines>(launches, true);
+  return std::make_unique<Nines>(nobody_asks, true);
 }
 
 // The kind that no other test has a rule for.
@@ -88,10 +89,10 @@ TEST_F(WholeStepFusion, IsForPlansOfOnePhaseInOnePlace) {
 
 TEST_F(WholeStepFusion, CanBeForbidden) {
   const Plan plan = compile::make_plan(graph(), {});
+  const lockstep::testing::SavedEnvironment environment({"LOCKSTEP_WHOLE_STEP_FUSION"});
+  EXPECT_TRUE(fused(plan, device_));
   setenv("LOCKSTEP_WHOLE_STEP_FUSION", "0", 1);
   EXPECT_FALSE(fused(plan, device_));
-  unsetenv("LOCKSTEP_WHOLE_STEP_FUSION");
-  EXPECT_TRUE(fused(plan, device_));
 }
 
 // relu(x) of two numbers on a device that captures, by a replay with such a kernel.

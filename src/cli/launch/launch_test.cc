@@ -12,8 +12,8 @@
 #include <sstream>
 #include <thread>
 
+#include "base/saved_environment_test.h"
 #include "cli/launch/messages.h"
-#include "cli/launch/saved_environment_test.h"
 #include "cli/tool_test.h"
 #include "comm/cluster.h"
 
@@ -47,10 +47,10 @@ void wait_until(const std::function<bool()>& condition) {
 class Launch : public ToolTest {
  protected:
   // Schedulers and launchers around the tests have no say in them.
-  const launch::SavedEnvironment environment_{{"TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR",
-                                               "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID", "SLURM_PROCID",
-                                               "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "LOCKSTEP_WORKERS",
-                                               "LOCKSTEP_SECRET", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}};
+  const testing::SavedEnvironment environment_{
+      {"TF_CONFIG", "RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID",
+       "SLURM_PROCID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "LOCKSTEP_WORKERS", "LOCKSTEP_SECRET",
+       "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES"}};
 
   // An executable file in a folder of PATH.
   void write_program(const std::string& name, const std::string& body) const {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <numeric>
 
-#include "cli/launch/saved_environment_test.h"
+#include "base/saved_environment_test.h"
 
 namespace lockstep::launch {
 namespace {
@@ -61,7 +61,8 @@ class ThisMachine : public ::testing::Test {
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  const SavedEnvironment environment_{{"CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK"}};
+  const testing::SavedEnvironment environment_{
+      {"CUDA_VISIBLE_DEVICES", "SLURM_GPUS_PER_TASK", "SLURM_TRES_PER_TASK"}};
   std::filesystem::path folder_;
 };
 

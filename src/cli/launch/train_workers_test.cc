@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <thread>
 
-#include "cli/launch/saved_environment_test.h"
+#include "base/saved_environment_test.h"
 #include "cli/tool_test.h"
 #include "lockstep/base/json.h"
 
@@ -34,7 +34,7 @@ class TrainWorkers : public ToolTest {
         "data": {"name": "digits", "train_size": 512, "test_size": 64},
         "fit": {"epochs": 6, "batch_size": 32, "verbose": 2}, "output": "out"})");
   }
-  const launch::SavedEnvironment environment_{
+  const testing::SavedEnvironment environment_{
       {"TF_CONFIG", "RANK", "WORLD_SIZE", "SLURM_JOB_ID", "SLURM_STEP_ID", "OMPI_COMM_WORLD_SIZE",
        "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "LOCKSTEP_WORKERS", "LOCKSTEP_RANK"}};
 };

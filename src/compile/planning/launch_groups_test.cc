@@ -5,6 +5,7 @@
 
 #include <atomic>
 
+#include "base/saved_environment_test.h"
 #include "execute/compile_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/execute/function.h"
@@ -197,9 +198,9 @@ TEST_F(GroupedPrograms, HaveTheSameBitsOnReplicas) {
 
 TEST_F(GroupedPrograms, CanBeSwitchedOff) {
   group();
+  const lockstep::testing::SavedEnvironment environment({"LOCKSTEP_GROUP_LAUNCHES"});
   setenv("LOCKSTEP_GROUP_LAUNCHES", "0", 1);
   train();
-  unsetenv("LOCKSTEP_GROUP_LAUNCHES");
   EXPECT_EQ(Backwards::launched.load(), 0u);
 }
 

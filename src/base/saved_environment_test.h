@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::launch {
+namespace lockstep::testing {
 
 class SavedEnvironment {
  public:
@@ -29,4 +29,4 @@ class SavedEnvironment {
   std::vector<std::pair<const char*, std::optional<std::string>>> values_;
 };
 
-}  // namespace lockstep::launch
+}  // namespace lockstep::testing
