@@ -163,7 +163,7 @@ TEST_F(PeersOnGpu, ThatCompileAreAskedToBeforehand) {
 }
 
 TEST_F(PeersOnGpu, MakeFirstSteps) {
-  const Peers peers = Peers::on_gpu("PyTorch");
+  const Peers peers = Peers::on_gpu("PyTorch (eager|CUDA graph)");
   const auto commands = peers.first_step_commands("gpu/lenet/float32", 32);
   ASSERT_EQ(commands.size(), 2u);
   for (const auto& [peer, command] : commands) EXPECT_GT(first_step(peer, command).cold_s, 0) << peer;

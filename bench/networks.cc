@@ -193,6 +193,17 @@ std::function<NetworkStep(const Exercise&)> attention(int64_t length) {
   };
 }
 
+// Keras' networks of images as they are.
+template <auto application>
+Network published(const char* name, int64_t side) {
+  return {.name = name,
+          .make = classifier([] { return application({}, std::source_location::current()); },
+                             images({side, side, 3}), labels(1000), momentum),
+          .item = "images",
+          .gpu_batches = {32, 128},
+          .deep = true};
+}
+
 std::vector<Network> all_networks() {
   constexpr int64_t kContext = 1024, kVocabulary = 50304;  // GPT-2's, padded to a multiple of 64
   constexpr int64_t kLetters = 65, kLine = 256;            // Shakespeare's characters
@@ -234,6 +245,13 @@ std::vector<Network> all_networks() {
            images({224, 224, 3}), labels(1000), momentum),
        .item = "images",
        .deep = true},
+      published<applications::vgg16>("vgg16", 224),
+      published<applications::vgg19>("vgg19", 224),
+      published<applications::densenet121>("densenet121", 224),
+      published<applications::mobilenet_v2>("mobilenet_v2", 224),
+      published<applications::efficientnet_b0>("efficientnet_b0", 224),
+      published<applications::inception_v3>("inception_v3", 299),
+      published<applications::xception>("xception", 299),
       {.name = "vit_tiny",
        .make = classifier([] { return applications::vit_tiny(); }, images({28, 28, 1}), labels(10)),
        .item = "images",
@@ -254,7 +272,8 @@ std::vector<Network> all_networks() {
        .item = "tokens",
        .items = kLine,
        .gpu_batches = {32, 64, 256},
-       .deep = true},
+       .deep = true,
+       .attends = true},
       {.name = "gpt2",
        .make = language_model(
            [=] { return applications::gpt2({.vocabulary = kVocabulary, .context = kContext}); }, kContext,
@@ -262,7 +281,8 @@ std::vector<Network> all_networks() {
        .item = "tokens",
        .items = kContext,
        .gpu_batches = {32},
-       .deep = true},
+       .deep = true,
+       .attends = true},
       {.name = "lstm",
        .make = sentences([] { return layers::LSTM(kUnits); }),
        .gpu_batches = {32, 128, 256},
@@ -285,13 +305,24 @@ std::vector<Network> all_networks() {
        .make = classifier(embedding_bag, tokens(kBag, kTable, 1), labels(10)),
        .item = "bags",
        .cpu_batch = 32},
-      {.name = "attention_1k", .make = attention(1024), .item = "tokens", .items = 1024, .gpu_batches = {16}},
-      {.name = "attention_4k", .make = attention(4096), .item = "tokens", .items = 4096, .gpu_batches = {4}},
+      {.name = "attention_1k",
+       .make = attention(1024),
+       .item = "tokens",
+       .items = 1024,
+       .gpu_batches = {16},
+       .attends = true},
+      {.name = "attention_4k",
+       .make = attention(4096),
+       .item = "tokens",
+       .items = 4096,
+       .gpu_batches = {4},
+       .attends = true},
       {.name = "attention_16k",
        .make = attention(16384),
        .item = "tokens",
        .items = 16384,
-       .gpu_batches = {1}},
+       .gpu_batches = {1},
+       .attends = true},
   };
 }
 

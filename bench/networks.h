@@ -57,6 +57,7 @@ struct Network {
   std::vector<int64_t> gpu_batches = {32, 256};
   int64_t cpu_batch = 0;  // 0: too large for a CPU
   bool deep = false;      // what recomputing costs and saves is measured, too
+  bool attends = false;  // in 16 bits it has faster kernels that add up in any order, which are measured, too
 };
 
 const std::vector<Network>& networks();

@@ -82,6 +82,7 @@ Peers::Peers(int threads, const std::string& names)
 Peers Peers::on_gpu(const std::string& names) {
   static constexpr std::pair<const char*, const char*> kAll[] = {{"torch", "PyTorch eager"},
                                                                  {"torch", "PyTorch CUDA graph"},
+                                                                 {"torch", "PyTorch deterministic"},
                                                                  {"torch", "torch.compile"},
                                                                  {"jax", "JAX jit"},
                                                                  {"jax", "JAX scan"}};

@@ -47,6 +47,13 @@ constexpr const char* kStandard[] = {
     "gpu/conv3d/float32/32",
     "gpu/embedding_bag/float32/256",
     "gpu/resnet50/mixed_bfloat16/256",
+    "gpu/vgg16/mixed_bfloat16/128",
+    "gpu/vgg19/mixed_bfloat16/128",
+    "gpu/densenet121/mixed_bfloat16/128",
+    "gpu/mobilenet_v2/mixed_bfloat16/128",
+    "gpu/efficientnet_b0/mixed_bfloat16/128",
+    "gpu/inception_v3/mixed_bfloat16/128",
+    "gpu/xception/mixed_bfloat16/128",
     "gpu/gpt2/mixed_bfloat16/32",
     "gpu/attention_1k/mixed_bfloat16/16",
     "gpu/attention_4k/mixed_bfloat16/4",
@@ -252,6 +259,13 @@ std::vector<Candidate> row_candidates(const Row& row, int threads) {
     list.back().aside = true;
   }
   if (!row.on_gpu) return list;
+  if (row.network->attends && row.policy == "mixed_bfloat16") {
+    config::enable_op_determinism(false);
+    list.push_back(
+        measured_candidate("Lockstep, any order", measured_step(*row.network, exercise, device), device));
+    list.back().aside = true;
+    config::enable_op_determinism();
+  }
   if (row.policy != "tf32") add_steps_at_once(list, measured.step, row.batch);
   if (row.network->name == "mlp" && row.policy == "float32") list.push_back(fit_candidate(row.batch));
   if (row.network->name == "resnet50" && row.standard && config::list_logical_devices("GPU").size() > 1) {

@@ -113,8 +113,10 @@ class LargeNetworks : public ::testing::TestWithParam<const char*> {};
 TEST_P(LargeNetworks, LongTrainOnACpu) { expect_runs(GetParam(), {.batch = 1}); }
 
 INSTANTIATE_TEST_SUITE_P(All, LargeNetworks,
-                         ::testing::Values("resnet18", "resnet18_small", "resnet50", "nanogpt", "gpt2",
-                                           "unet", "conv3d", "embedding_bag", "attention_4k"),
+                         ::testing::Values("resnet18", "resnet18_small", "resnet50", "vgg16", "densenet121",
+                                           "mobilenet_v2", "efficientnet_b0", "inception_v3", "xception",
+                                           "nanogpt", "gpt2", "unet", "conv3d", "embedding_bag",
+                                           "attention_4k"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(Networks, MistakesAreNamed) {

@@ -7,8 +7,10 @@
 #include <functional>
 #include <set>
 
+#include "base/error_of_test.h"
 #include "devices.h"
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/device/config.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/observe/span.h"
 #include "lockstep/ops/random.h"
@@ -186,6 +188,16 @@ TEST_P(Training, ReproducibleBitsDoNotDependOnTheNumberOfThreads) {
   const DeviceScope scope(two_thread_device());
   const Outcome two = train(c, 29, 20, {.devices = {&two_thread_device()}, .reproducible = true});
   EXPECT_EQ(one.weights, two.weights);
+}
+
+TEST_P(Training, ReproducibleBitsWantKernelsThatAddUpInOneOrder) {
+  const auto run = [] { train(GetParam(), 29, 1, {.devices = first_devices(2), .reproducible = true}); };
+  config::enable_op_determinism(false);
+  const Error error = error_of(run);
+  config::enable_op_determinism();
+  EXPECT_EQ(error.code(), ErrorCode::failed_precondition);
+  EXPECT_NE(error.message().find("enable_op_determinism"), std::string::npos) << error.message();
+  run();
 }
 
 TEST_P(Training, DevicesShareTheWork) {

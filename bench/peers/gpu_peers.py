@@ -18,7 +18,8 @@ import sys
 import time
 
 PEERS = {
-    "torch": {"PyTorch eager": "eager", "PyTorch CUDA graph": "graph", "torch.compile": "compile"},
+    "torch": {"PyTorch eager": "eager", "PyTorch CUDA graph": "graph", "PyTorch deterministic": "deterministic",
+              "torch.compile": "compile"},
     "jax": {"JAX jit": "jit", "JAX scan": "scan"},
 }
 SLOW = ["torch.compile", "JAX jit", "JAX scan"]  # to begin: they compile
@@ -46,15 +47,22 @@ def suite_of(framework, device):
 
 
 def works_of(peer):
-    """What a peer is measured at: many steps per launch where a launch is a good part of a step."""
+    """What a peer is measured at."""
     import suite
 
-    if peer != "JAX scan":
-        if peer == "PyTorch CUDA graph":  # reads the same memory at every replay
-            return [work for work in suite.works("gpu") if "/host/" not in work]
-        return suite.works("gpu")
-    return [work for work in suite.works("gpu", tasks=["train"])
-            if any(f"/{name}/" in work for name in ("mlp", "lenet", "vit_tiny", "gpt_tiny")) and "/host/" not in work]
+    every = suite.works("gpu")
+    training = suite.works("gpu", tasks=["train"])
+    of = {
+        # Reads the same memory at every replay.
+        "PyTorch CUDA graph": [work for work in every if "/host/" not in work],
+        # Asked for the same bits in every run, where that chooses other kernels.
+        "PyTorch deterministic": [work for work in training if "/attention" in work],
+        # Has no library of published networks.
+        "JAX jit": [work for work in every if suite.kind(suite.parsed(work)[1]) not in ("published", "xception")],
+        # Many steps per launch, where a launch is a good part of a step.
+        "JAX scan": [work for work in training if suite.parsed(work)[1] in ("mlp", "lenet", "vit_tiny", "gpt_tiny")],
+    }
+    return of.get(peer, every)
 
 
 class Steps:

@@ -18,6 +18,11 @@ def images(side, channels, classes, **sizes):
     return SimpleNamespace(input=(side, side, channels), classes=classes, optimizer="adam", **sizes)
 
 
+def published(torchvision, side=224):
+    """Keras' networks of images, which PyTorch has in torchvision under these names; None: it has not."""
+    return images(side, 3, 1000, torchvision=torchvision)
+
+
 def tokens(length, vocabulary, classes=None, optimizer="adam", **sizes):
     """Without classes, each token is labelled with one of the vocabulary."""
     return SimpleNamespace(input=(length,), vocabulary=vocabulary, classes=classes, optimizer=optimizer, **sizes)
@@ -34,6 +39,13 @@ NETWORKS = {
     "resnet18": images(28, 1, 10, width=64, blocks=(2, 2, 2, 2), bottleneck=False, imagenet=False),
     "resnet18_small": images(28, 1, 10, width=16, blocks=(2, 2, 2, 2), bottleneck=False, imagenet=False),
     "resnet50": images(224, 3, 1000, width=64, blocks=(3, 4, 6, 3), bottleneck=True, imagenet=True),
+    "vgg16": published("vgg16"),
+    "vgg19": published("vgg19"),
+    "densenet121": published("densenet121"),
+    "mobilenet_v2": published("mobilenet_v2"),
+    "efficientnet_b0": published("efficientnet_b0"),
+    "inception_v3": published("inception_v3", 299),
+    "xception": published(None, 299),
     "vit_tiny": images(28, 1, 10, patch=7, width=64, depth=2, heads=4, hidden=128),
     "gpt_tiny": tokens(64, 256, width=64, depth=2, heads=4, tied=False),
     "nanogpt": tokens(256, 65, optimizer="adamw", width=384, depth=6, heads=6, tied=False),
@@ -48,18 +60,21 @@ NETWORKS = {
     "attention_4k": attention(4096),
     "attention_16k": attention(16384),
 }
-NETWORKS["resnet50"].optimizer = "sgd"
+for net in (NETWORKS["resnet50"], *(n for n in NETWORKS.values() if hasattr(n, "torchvision"))):
+    net.optimizer = "sgd"
 
 
 def kind(name):
     """What a network is called where its definition stands: "resnet" for resnet18, "gpt" for all causal transformers."""
     if name in ("gpt_tiny", "nanogpt", "gpt2"):
         return "gpt"
+    if hasattr(NETWORKS[name], "torchvision"):
+        return "xception" if NETWORKS[name].torchvision is None else "published"
     return re.sub(r"(\d+)?(_small|_tiny|_\d+k)?$", "", name) if name != "conv3d" else name
 
 
 def has_images(name):
-    return kind(name) in ("lenet", "resnet", "unet", "conv3d")
+    return kind(name) in ("lenet", "resnet", "published", "xception", "unet", "conv3d")
 
 
 def works(device, policies=POLICIES, tasks=("train", "predict")):

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-WAYS = ["eager", "graph", "compile"]
+WAYS = ["eager", "graph", "deterministic", "compile"]
 
 
 def mlp(net):
@@ -56,6 +56,53 @@ def resnet(net):
             inputs = 4 * filters if net.bottleneck else filters
         filters *= 2
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(inputs, net.classes))
+
+
+def published(net):
+    from torchvision import models
+
+    # Of Inception's two classifiers Keras has the last one alone.
+    options = {"aux_logits": False, "init_weights": False} if net.torchvision == "inception_v3" else {}
+    return getattr(models, net.torchvision)(weights=None, num_classes=net.classes, **options)
+
+
+class Separable(nn.Module):
+    """Each channel by itself in windows of 3 x 3, then all channels of a pixel."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Conv2d(inputs, inputs, 3, padding=1, groups=inputs, bias=False),
+                                    nn.Conv2d(inputs, outputs, 1, bias=False), nn.BatchNorm2d(outputs))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Separables(nn.Module):
+    """Some of them, with what came in added: halved by a shortcut where they end in a pooling."""
+
+    def __init__(self, *widths, first_relu=True, halves=True):
+        super().__init__()
+        layers = []
+        for i, (inputs, outputs) in enumerate(zip(widths, widths[1:])):
+            layers += [nn.ReLU()] * (i > 0 or first_relu) + [Separable(inputs, outputs)]
+        self.body = nn.Sequential(*layers, *[nn.MaxPool2d(3, 2, 1)] * halves)
+        self.shortcut = nn.Sequential(nn.Conv2d(widths[0], widths[-1], 1, 2, bias=False),
+                                      nn.BatchNorm2d(widths[-1])) if halves else nn.Identity()
+
+    def forward(self, x):
+        return self.body(x) + self.shortcut(x)
+
+
+def xception(net):
+    def stem(inputs, outputs, stride):
+        return [nn.Conv2d(inputs, outputs, 3, stride, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
+
+    return nn.Sequential(
+        *stem(3, 32, 2), *stem(32, 64, 1), Separables(64, 128, 128, first_relu=False), Separables(128, 256, 256),
+        Separables(256, 728, 728), *(Separables(728, 728, 728, 728, halves=False) for _ in range(8)),
+        Separables(728, 728, 1024), Separable(1024, 1536), nn.ReLU(inplace=True), Separable(1536, 2048), nn.ReLU(inplace=True),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, net.classes))
 
 
 class Block(nn.Module):
@@ -195,6 +242,7 @@ class TorchSuite:
         net = NETWORKS[name]
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = policy == "tf32"
         self.tidy()
+        torch.use_deterministic_algorithms(way == "deterministic")
         if way == "compile":  # all rows are compiled from the same functions, of each of which few versions are kept
             torch.compiler.reset()
         if self.on_gpu:

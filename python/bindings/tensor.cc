@@ -318,6 +318,8 @@ void bind_devices(nb::module_& m) {
   c.def("get_inter_op_parallelism_threads", config::threading::get_inter_op_parallelism_threads);
   c.def("enable_tensor_float_32_execution", config::enable_tensor_float_32_execution);
   c.def("tensor_float_32_execution_enabled", config::tensor_float_32_execution_enabled);
+  c.def("enable_op_determinism", config::enable_op_determinism);
+  c.def("op_determinism_enabled", config::op_determinism_enabled);
   c.def("set_soft_device_placement", config::set_soft_device_placement);
   c.def("get_soft_device_placement", config::get_soft_device_placement);
   c.def("set_log_device_placement", config::set_log_device_placement);

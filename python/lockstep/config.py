@@ -113,7 +113,15 @@ class experimental:
 
     @staticmethod
     def enable_op_determinism():
-        """Results do not depend on threads anyway; strategies of several devices take reproducible=True."""
+        """The default here: every run gives the same bits; strategies of several devices take reproducible=True."""
+        _config.enable_op_determinism(True)
+
+    @staticmethod
+    def disable_op_determinism():
+        """Kernels may add up in another order every time where that is faster, as TensorFlow's do unless told otherwise.
+
+        So do gradients of attention in 16-bit floats on a GPU. For what is compiled from now on."""
+        _config.enable_op_determinism(False)
 
 
 class device:

@@ -95,6 +95,8 @@ int get_inter_op_parallelism_threads() { return settings().inter_op_threads(); }
 
 void enable_tensor_float_32_execution(bool enabled) { settings().tensor_float_32 = enabled; }
 bool tensor_float_32_execution_enabled() { return settings().tensor_float_32; }
+void enable_op_determinism(bool enabled) { settings().op_determinism = enabled; }
+bool op_determinism_enabled() { return settings().op_determinism; }
 void set_soft_device_placement(bool enabled) { settings().soft_placement = enabled; }
 bool get_soft_device_placement() { return settings().soft_placement; }
 void set_log_device_placement(bool enabled) { settings().log_placement = enabled; }

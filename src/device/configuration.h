@@ -40,6 +40,7 @@ class Configuration {
   std::atomic<bool> soft_placement{false};
   std::atomic<bool> log_placement{false};
   std::atomic<bool> tensor_float_32{false};
+  std::atomic<bool> op_determinism{true};
   std::atomic<bool> functions_eager{false};
 
   // What soft placement has put on the CPU in place of a GPU, the first of it; empty: nothing.

@@ -16,8 +16,8 @@ const Tensor& TensorArg::tensor(const char* op) const {
   return tensor_;
 }
 
-Variable::Variable(const TensorLike& value, VariableOptions options, std::source_location where) {
-  const Tensor initial = value.tensor();
+Variable::Variable(TensorLike value, VariableOptions options, std::source_location where) {
+  Tensor initial = std::move(value).tensor();
   require(initial.defined() && !initial.symbolic(), ErrorCode::failed_precondition, where, "variable \"",
           options.name, "\": variables are made outside traced functions, from a tensor that has elements");
   impl_ = std::make_shared<VariableImpl>();
@@ -25,7 +25,7 @@ Variable::Variable(const TensorLike& value, VariableOptions options, std::source
   impl_->spec = initial.spec();
   impl_->where = CallSite::of(where);
   Device* scoped = scoped_device();
-  impl_->value = scoped ? initial.to(*scoped, where) : initial;
+  impl_->value = scoped && &initial.device() != scoped ? initial.to(*scoped, where) : std::move(initial);
   if (impl_->owner && impl_->options.trainable) impl_->owner->mark_used();
   impl_->mutable_data(true);
   impl_->value.impl()->storage->set_use(memory_use("variables"));

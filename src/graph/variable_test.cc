@@ -67,6 +67,23 @@ TEST(Variables, OwnAContiguousCopyOfWhatTheyAreMadeFrom) {
   EXPECT_NE(v.value().impl()->storage, matrix.impl()->storage);
 }
 
+TEST(Variables, TakeOverWhatIsHandedToThemAlone) {
+  Tensor given = pair(1, 2);
+  const void* memory = given.impl()->data();
+  const Variable v(std::move(given));
+  EXPECT_EQ(v.impl()->mutable_data(true), memory);
+  Tensor shared = pair(3, 4);
+  const Tensor other = shared;
+  const Variable w(std::move(shared));
+  EXPECT_NE(w.impl()->mutable_data(true), other.impl()->data());
+  w.assign(pair(5, 6));
+  EXPECT_THAT(other.to_vector<float>(), ElementsAre(3, 4));
+  // A view holds memory that is another tensor's.
+  Tensor whole = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  const Variable x(reshape(std::move(whole), {4}));
+  EXPECT_THAT(read(x), ElementsAre(1, 2, 3, 4));
+}
+
 TEST(Variables, WhatWasReadKeepsItsValue) {
   const Variable v(pair(1, 2));
   const Tensor before = v.value();

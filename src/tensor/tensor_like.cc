@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <utility>
 
 #include "lockstep/base/error.h"
 
@@ -46,7 +47,11 @@ void TensorLike::require_even(const Shape& first, const Shape& other) const {
           other);
 }
 
-Tensor TensorLike::tensor(std::optional<DType> dtype) const {
+Tensor TensorLike::tensor(std::optional<DType> dtype) && {
+  return numbers_ ? std::as_const(*this).tensor(dtype) : std::move(tensor_);
+}
+
+Tensor TensorLike::tensor(std::optional<DType> dtype) const& {
   if (!numbers_) return tensor_;
   return integers_.empty() ? tensor_of(floats_, dtype.value_or(dtype_), shape_, where_)
                            : tensor_of(integers_, dtype.value_or(dtype_), shape_, where_);

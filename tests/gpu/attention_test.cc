@@ -52,6 +52,27 @@ TEST_F(GpuAttention, OfSixteenBitsIsThatOfFloat32) {
     }
 }
 
+TEST_F(GpuAttention, WithoutOpDeterminismIsTheSameButForRounding) {
+  const DeviceScope scope(gpu());
+  for (const bool causal : {true, false}) {
+    TensorList narrow, wide;
+    const Shape rows = {2, 520, 3, 64};
+    for (const Tensor& x : {numbers(rows, 1), numbers(rows, 2), numbers(rows, 3), numbers(rows, 4)}) {
+      narrow.push_back(cast(x, DType::bfloat16));
+      wide.push_back(cast(narrow.back(), DType::float32));
+    }
+    const auto all = [&](const TensorList& in) { return attend({in[0], in[1], in[2]}, in[3], causal); };
+    config::enable_op_determinism(false);
+    const TensorList got = all(narrow), again = all(narrow);  // what was added to is cleared before
+    config::enable_op_determinism();
+    const TensorList want = all(wide);
+    for (size_t i = 0; i < got.size(); ++i) {
+      EXPECT_LT(relative_error(got[i], want[i]), 1e-2) << "result " << i << (causal ? ", causal" : "");
+      EXPECT_LT(relative_error(again[i], want[i]), 1e-2) << "result " << i << (causal ? ", causal" : "");
+    }
+  }
+}
+
 // A thread a row where they are short, tiles of scores otherwise; and a view that begins anywhere, which has tiles too.
 TEST_F(GpuAttention, OfFloat32IsThatOfFloat64) {
   const DeviceScope scope(gpu());

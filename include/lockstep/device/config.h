@@ -113,6 +113,12 @@ int get_inter_op_parallelism_threads();
 void enable_tensor_float_32_execution(bool enabled);
 bool tensor_float_32_execution_enabled();
 
+// Off: kernels may add up in another order every time, so that two runs differ in their last bits, where that is faster:
+// gradients of attention in 16-bit floats on a GPU, which then also hold less memory. On unless set; kernels that are prepared
+// later see a change. A function of replicas that is `reproducible` refuses to be compiled without it.
+void enable_op_determinism(bool enabled = true);
+bool op_determinism_enabled();
+
 // On: a tf::device() that does not exist is not an error, its ops run on one that does. Which one is said
 // once for every name. Off unless set; may change at any time.
 void set_soft_device_placement(bool enabled);

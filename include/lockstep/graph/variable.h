@@ -50,7 +50,8 @@ class Variable {
  public:
   Variable() = default;
   // Variable(1.0F), Variable({1, 2, 3}), Variable(zeros({2, 3}), {.name = "w"})
-  explicit Variable(const TensorLike& initial, VariableOptions options = {},
+  // It begins with a copy of a tensor that others hold, too; one that is handed over alone becomes its memory.
+  explicit Variable(TensorLike initial, VariableOptions options = {},
                     std::source_location where = std::source_location::current());
 
   bool defined() const { return impl_ != nullptr; }

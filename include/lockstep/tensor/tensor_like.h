@@ -12,6 +12,7 @@
 #include <optional>
 #include <source_location>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "lockstep/tensor/tensor.h"
@@ -24,8 +25,8 @@ concept Number = std::is_arithmetic_v<T>;
 class TensorLike {
  public:
   // NOLINTBEGIN(google-explicit-constructor): conversion at the call is the purpose
-  TensorLike(const Tensor& tensor, std::source_location where = std::source_location::current())
-      : tensor_(tensor), where_(where) {}
+  TensorLike(Tensor tensor, std::source_location where = std::source_location::current())
+      : tensor_(std::move(tensor)), where_(where) {}
   // A variable, read here.
   template <class V>
   requires requires(const V& variable, std::source_location where) {
@@ -68,7 +69,9 @@ class TensorLike {
   bool is_tensor() const { return !numbers_; }
   // What is a tensor is returned as it is. Numbers become one of this dtype, nullopt: as described above. A number that the
   // dtype does not have (0.5 of int32) throws Error(dtype_mismatch).
-  Tensor tensor(std::optional<DType> dtype = {}) const;
+  Tensor tensor(std::optional<DType> dtype = {}) const&;
+  // The same for one that is not used any more: a tensor that nobody else holds stays the only handle of its memory.
+  Tensor tensor(std::optional<DType> dtype = {}) &&;
   std::source_location where() const { return where_; }
 
  private:

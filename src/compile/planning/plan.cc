@@ -17,6 +17,7 @@
 #include "compile/planning/schedule.h"
 #include "compile/planning/spread.h"
 #include "graph/numerics.h"
+#include "lockstep/device/config.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::compile {
@@ -511,6 +512,11 @@ Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& spli
 }
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
+  require(!options.reproducible || config::op_determinism_enabled(), ErrorCode::failed_precondition,
+          graph.nodes.empty() ? std::source_location::current() : graph.nodes.back().where,
+          "reproducible results need kernels that add up in one order, but "
+          "config::enable_op_determinism(false) was "
+          "called: leave out one of the two");
   const bool replicated = !options.split_parameters.empty();
   // With numerics checks on, ops stay unfused, so that an error can name the op.
   const bool checked = numerics_checked();

@@ -81,13 +81,13 @@ Variable RuleCore::add_slot(const Variable& variable, const Slot& slot, bool per
   std::string name = base;
   for (int i = 1; !names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
   const DeviceScope beside(variable.impl()->value.device());
-  const Tensor initial = slot.starts_as_variable
-                             ? variable.value()
-                             : Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()),
-                                            slot.initial, variable.impl()->value.device());
+  Tensor initial = slot.starts_as_variable
+                       ? variable.value()
+                       : Tensor::full(variable.dtype(), slot.shape.value_or(variable.shape()), slot.initial,
+                                      variable.impl()->value.device());
   slot_keys_.push_back("variables/" + std::to_string(states_[variable.id()].number) + "/" + slot.name);
   return all_slots_.emplace_back(
-      initial, VariableOptions{.name = name, .trainable = false, .per_replica = per_replica});
+      std::move(initial), VariableOptions{.name = name, .trainable = false, .per_replica = per_replica});
 }
 
 void RuleCore::build(const std::vector<Variable>& variables) {

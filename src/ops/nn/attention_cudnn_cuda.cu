@@ -27,6 +27,7 @@ enum Id : int64_t {
   kScale,
   kOne,
   kHidden,
+  kAccumulated,
   kFirstVirtual
 };
 
@@ -64,6 +65,11 @@ class Builder {
   Value partial_queries(Id id, int64_t columns) const {
     const int64_t row = p_.heads * columns;
     return made(id, {p_.batch, p_.heads, p_.queries, columns}, {p_.queries * row, columns, row, 1}, type_);
+  }
+  // The gradients of queries in float32, by heads.
+  Value accumulated() const {
+    const Dims d = {p_.batch, p_.heads, p_.queries, p_.dim};
+    return made(kAccumulated, d, packed(d), CUDNN_DATA_FLOAT);
   }
   // [batch, heads, rows], float32.
   Value column(Id id) const { return column(id, whole_); }
@@ -169,8 +175,12 @@ class Builder {
 
   Value& value(Value made) { return *values_.emplace_back(std::make_unique<Value>(std::move(made))); }
   cudnnDataType_t type() const { return type_; }
-  // Gradients that are added up in another order every time are not wanted.
-  std::unique_ptr<CudnnGraph> find() { return CudnnGraph::find_or_compile(operations_, repeats, "repeats"); }
+  // `in_order`: gradients that are added up in another order every time are not wanted.
+  std::unique_ptr<CudnnGraph> find(bool in_order = true) {
+    if (in_order) return CudnnGraph::find_or_compile(operations_, repeats, "repeats");
+    return CudnnGraph::find_or_compile(
+        operations_, [](auto) { return true; }, "any");
+  }
 
  private:
   static Value made(Id id, const Dims& dims, const Dims& strides, cudnnDataType_t type) {
@@ -211,13 +221,13 @@ struct Named {
   Id id;
   void* pointer;
 };
-// A graph without a mask does not know the score of what is hidden.
+// A graph without a mask does not know the score of what is hidden. Null: what the graph has not.
 void launch_graph(const CudnnGraph& graph, bool causal, std::initializer_list<Named> tensors, void* workspace,
                   cudaStream_t stream) {
   std::vector<int64_t> ids;
   std::vector<void*> pointers;
   for (const Named& named : tensors) {
-    if (named.id == kHidden && !causal) continue;
+    if ((named.id == kHidden && !causal) || named.pointer == nullptr) continue;
     ids.push_back(named.id), pointers.push_back(named.pointer);
   }
   graph.launch(ids, pointers, workspace, stream);
@@ -270,9 +280,10 @@ void CudnnAttention::launch(const void* query, const void* key, const void* valu
 
 namespace {
 
-// `partial`: gradients of queries lie by themselves; else as the queries do.
+// `partial`: gradients of queries lie by themselves; else as the queries do. Not `in_order`: blocks of keys add to them in
+// float32 as they come, and no gradients of scores are held.
 std::unique_ptr<CudnnGraph> find_gradients(const AttentionProblem& p, const AttentionProblem& whole,
-                                           DType dtype, bool partial) {
+                                           DType dtype, bool partial, bool in_order) {
   Builder g(p, whole, dtype);
   using Value = Builder::Value;
   const Value query = g.queries(kQuery, p.dim), key_transposed = g.keys_transposed(kKey, p.dim),
@@ -310,8 +321,14 @@ std::unique_ptr<CudnnGraph> find_gradients(const AttentionProblem& p, const Atte
   const Value key = g.between({turned[0], turned[1], turned[3], turned[2]},
                               {steps[0], steps[1], steps[3], steps[2]}, g.type());
   g.reshape(key_transposed, key);
-  g.matmul(dscores, key, dquery);
-  return g.find();
+  if (in_order) {
+    g.matmul(dscores, key, dquery);
+  } else {
+    const Value accumulated = g.accumulated();
+    g.matmul(dscores, key, accumulated);
+    g.pointwise(CUDNN_POINTWISE_IDENTITY, accumulated, nullptr, nullptr, dquery);
+  }
+  return g.find(in_order);
 }
 
 // The gradients of queries as the chunks of keys have left them: of chunk k those from query k * chunk on, behind each other.
@@ -356,10 +373,16 @@ std::unique_ptr<CudnnAttentionGradients> CudnnAttentionGradients::find(const Att
   if (!fits(p)) return nullptr;
   auto found = std::unique_ptr<CudnnAttentionGradients>(new CudnnAttentionGradients(p, dtype));
   Cut cut{p.batch, p.heads, p.keys};
+  if (!found->in_order_) {
+    if (found->add_groups(cut)) return found;
+    found.reset(new CudnnAttentionGradients(p, dtype));
+    found->in_order_ = true;
+  }
   if (!found->add_groups(cut)) return nullptr;
   if (found->graph_bytes_ <= most) return found;
 
   found.reset(new CudnnAttentionGradients(p, dtype));
+  found->in_order_ = true;
   const auto fitting = [&] {  // pairs of an example and a head, by the gradients of their scores
     return static_cast<int64_t>(most) / (p.queries * cut.keys * static_cast<int64_t>(size_of(dtype)));
   };
@@ -408,8 +431,11 @@ const CudnnGraph* CudnnAttentionGradients::graph_for(const AttentionProblem& par
   for (const Found& found : graphs_)
     if (found.examples == part.batch && found.heads == part.heads && found.queries == part.queries)
       return found.graph.get();
-  auto graph = find_gradients(part, problem_, dtype_, partial);
+  auto graph = find_gradients(part, problem_, dtype_, partial, in_order_);
   if (!graph) return nullptr;
+  if (!in_order_)
+    partial_bytes_ =
+        aligned(static_cast<size_t>(part.batch * part.heads * part.queries * part.dim) * sizeof(float));
   const size_t sums = static_cast<size_t>(part.batch * part.heads * part.queries) * sizeof(float);
   sums_bytes_ = std::max(sums_bytes_, aligned(sums));
   graph_bytes_ = std::max(graph_bytes_, graph->workspace_bytes());
@@ -424,6 +450,9 @@ void CudnnAttentionGradients::launch(const void* query, const void* key, const v
   float scale = p.scale, one = 1, hidden = hidden_score();
   char* const sums = reinterpret_cast<char*>(aligned(reinterpret_cast<uintptr_t>(workspace)));
   char* const partials = sums + sums_bytes_;
+  // Before 9.6 cuDNN did not clear what it adds to.
+  if (!in_order_ && cudnnGetVersion() < 90600)
+    check(cudaMemsetAsync(partials, 0, partial_bytes_, stream), "cudaMemsetAsync");
   for (const Group& group : groups_) {
     const Partials places{group.examples, p.queries, group.heads, p.dim, chunk_};
     const bool partial = group.graphs.size() > 1;
@@ -451,7 +480,8 @@ void CudnnAttentionGradients::launch(const void* query, const void* key, const v
                     {kSums, sums},
                     {kScale, &scale},
                     {kOne, &one},
-                    {kHidden, &hidden}},
+                    {kHidden, &hidden},
+                    {kAccumulated, in_order_ ? nullptr : partials}},
                    partials + partial_bytes_, stream);
     }
     if (!partial) continue;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/cudnn_graph.h"
+#include "lockstep/device/config.h"
 #include "ops/nn/attention_cuda.h"
 
 namespace lockstep::cuda {
@@ -29,13 +30,14 @@ class CudnnAttention {
 
 // Gives the same bits every time. cuDNN's algorithms that do hold the gradients of all scores: 6.4 GB for 12 heads of 16,384
 // queries. What would be more than `most` bytes of workspace is made one part after the other: of a causal problem chunks of
-// keys, for the queries that see them, and where these are not enough, groups of examples or heads.
+// keys, for the queries that see them, and where these are not enough, groups of examples or heads. Without op determinism
+// (config::enable_op_determinism) all is one graph, which adds up the gradients of queries in float32 as they come.
 class CudnnAttentionGradients {
  public:
   static std::unique_ptr<CudnnAttentionGradients> find(const AttentionProblem& problem, DType dtype,
                                                        size_t most = kMostWorkspace);
 
-  // The dots of the result's rows with their gradients, parts of the gradients of queries, and cuDNN's.
+  // The dots of the result's rows with their gradients, parts or sums of the gradients of queries, and cuDNN's.
   size_t workspace_bytes() const { return 256 + sums_bytes_ + partial_bytes_ + graph_bytes_; }
   void launch(const void* query, const void* key, const void* value, const void* result,
               const float* log_sum_exp, const void* gradient, void* dquery, void* dkey, void* dvalue,
@@ -64,6 +66,7 @@ class CudnnAttentionGradients {
 
   AttentionProblem problem_;
   DType dtype_;
+  bool in_order_ = config::op_determinism_enabled();
   int64_t chunk_ = 0;  // keys
   size_t sums_bytes_ = 0, partial_bytes_ = 0, graph_bytes_ = 0;
   std::vector<Found> graphs_;
