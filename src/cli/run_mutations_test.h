@@ -1,18 +1,16 @@
 // Run files that nobody would write: JSON changed at random, carried out as the tool would.
 #pragma once
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 #include <vector>
 
 #include "base/json_mutation_test.h"
+#include "base/test_folder_test.h"
 #include "cli/run.h"
 #include "lockstep/base/log.h"
 #include "lockstep/device/device.h"
@@ -41,10 +39,8 @@ class Mutation : public JsonMutation {
 
 // The files that the seeds name, in a folder of this process: examples for two inputs and two outputs, with weights.
 inline const std::string& folder_of_examples() {
+  static const TestFolder made("run_mutations");
   static const std::string folder = [] {
-    const std::filesystem::path made =
-        std::filesystem::temp_directory_path() / ("lockstep_run_mutations_" + std::to_string(getpid()));
-    std::filesystem::create_directories(made);
     const random::Generator generator(5);
     const auto numbers = [&](const Shape& shape) {
       return random::uniform(shape, {.generator = &generator});
@@ -59,7 +55,7 @@ inline const std::string& folder_of_examples() {
     table << "height,width,word,kind,price,weight\n";
     for (int i = 0; i < 12; ++i)
       table << 0.1 * i << ',' << 1 - 0.1 * i << ',' << i % 3 << ',' << i * 5 % 3 << ',' << i << ",0.5\n";
-    return made.string();
+    return made.path().string();
   }();
   return folder;
 }

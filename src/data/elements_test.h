@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "base/test_folder_test.h"
 #include "lockstep/data/dataset.h"
 
 namespace lockstep::data {
@@ -23,21 +23,5 @@ inline std::vector<int64_t> numbers(const Dataset& dataset) {
   return all;
 }
 inline int64_t number(const Element& element) { return element.flat()[0].item<int64_t>(); }
-
-// A folder of its own, gone with it.
-class TestFolder {
- public:
-  explicit TestFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("lockstep_" + name + "_XXXXXX")) {
-    std::string pattern = path_.string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ~TestFolder() { std::filesystem::remove_all(path_); }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 }  // namespace lockstep::data

@@ -2,13 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <unistd.h>
-
 #include <cmath>
-#include <filesystem>
 #include <functional>
 #include <optional>
 
+#include "base/test_folder_test.h"
 #include "distribute/eight_cpus_test.h"
 #include "execute/compile_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
@@ -208,7 +206,8 @@ TEST(FitUnderStrategies, AnAccumulationIsTheSameOnAnyNumberOfDevices) {
 
 // The replicas' parts of the accumulated gradients go through a checkpoint as one sum, for any number of devices.
 TEST(FitUnderStrategies, AnAccumulationGoesOnFromACheckpoint) {
-  const std::string prefix = ::testing::TempDir() + "lockstep_accumulation_" + std::to_string(getpid());
+  const TestFolder folder("accumulation");
+  const std::string prefix = folder / "run";
   const Examples data = examples(29);
   const auto trained = [&](int devices, const std::string& restored, int before, int after) {
     random::set_seed(5);
@@ -236,7 +235,6 @@ TEST(FitUnderStrategies, AnAccumulationGoesOnFromACheckpoint) {
   const auto [saved, expected] = trained(2, "", 5, 5);
   EXPECT_EQ(trained(2, saved, 0, 5).second, expected);
   EXPECT_EQ(trained(3, saved, 0, 5).second, expected);
-  std::filesystem::remove(saved);
 }
 
 TEST(FitUnderStrategies, TheClockKnowsWhereNearlyAllTheTimeWent) {

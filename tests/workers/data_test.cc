@@ -6,7 +6,9 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 
+#include "base/test_folder_test.h"
 #include "lockstep/base/error.h"
 #include "lockstep/lockstep.h"
 #include "workers/processes.h"
@@ -21,12 +23,11 @@ using distribute::MultiWorkerMirroredStrategy;
 using ::testing::HasSubstr;
 
 // Files of numbers 0, 1, 2, ...: so many lines in each.
-fs::path write_files(const std::vector<int>& lines) {
-  char name[] = "/tmp/lockstep_worker_files_XXXXXX";
-  const fs::path folder = mkdtemp(name);
+std::unique_ptr<TestFolder> write_files(const std::vector<int>& lines) {
+  auto folder = std::make_unique<TestFolder>("worker_files");
   int next = 0;
   for (size_t f = 0; f < lines.size(); ++f) {
-    std::ofstream file(folder / ("part_" + std::to_string(f) + ".txt"));
+    std::ofstream file(*folder / ("part_" + std::to_string(f) + ".txt"));
     for (int i = 0; i < lines[f]; ++i) file << next++ << "\n";
   }
   return folder;
@@ -165,23 +166,19 @@ class Sharding : public ::testing::Test {
   void SetUp() override {
     if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;
   }
-  void TearDown() override {
-    std::error_code ignored;
-    if (!folder_.empty()) fs::remove_all(folder_, ignored);
-  }
   std::string of(const char* scenario, const char* policy, const std::vector<int>& lines, int workers) {
     folder_ = write_files(lines);
-    const auto results =
-        run({.scenario = scenario,
-             .workers = workers,
-             .environment = {detail::concat("TEST_POLICY=", policy), "TEST_FOLDER=" + folder_.string()}});
+    const auto results = run(
+        {.scenario = scenario,
+         .workers = workers,
+         .environment = {detail::concat("TEST_POLICY=", policy), "TEST_FOLDER=" + folder_->path().string()}});
     for (const WorkerResult& worker : results) {
       EXPECT_EQ(worker.report, results[0].report);
       if (worker.status != 0) return worker.report + worker.output;
     }
     return results[0].report;
   }
-  fs::path folder_;
+  std::unique_ptr<TestFolder> folder_;
 };
 
 // Each says what it reads itself.
@@ -190,8 +187,8 @@ TEST_F(Sharding, IsExplained) {
     folder_ = write_files(lines);
     return run({.scenario = "sum batches",
                 .workers = 2,
-                .environment = {detail::concat("TEST_POLICY=", policy), "TEST_FOLDER=" + folder_.string(),
-                                "TEST_EXPLAINS=1"}});
+                .environment = {detail::concat("TEST_POLICY=", policy),
+                                "TEST_FOLDER=" + folder_->path().string(), "TEST_EXPLAINS=1"}});
   };
   EXPECT_THAT(explained("data", {30})[1].report,
               HasSubstr("the data is shared by rows: every worker reads all batches and keeps its rows"));
