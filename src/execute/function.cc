@@ -49,9 +49,9 @@ class FunctionCore::Impl {
       return;
     }
     LoopStep step(*this);
-    CompiledSignature& program = program_for(inputs, where, worker_rows);
-    check_outputs(program.executable->num_outputs(), outputs.size(), where);
-    program.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
+    CompiledSignature& compiled = compiled_for(inputs, where, worker_rows);
+    check_outputs(compiled.executable->num_outputs(), outputs.size(), where);
+    compiled.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
     step.made(inputs);
   }
 
@@ -59,9 +59,9 @@ class FunctionCore::Impl {
                   std::span<const int64_t> worker_rows) {
     if (runs_op_by_op()) return body_(inputs);
     LoopStep step(*this);
-    CompiledSignature& program = program_for(inputs, where, worker_rows);
-    TensorList outputs(program.executable->num_outputs());
-    program.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
+    CompiledSignature& compiled = compiled_for(inputs, where, worker_rows);
+    TensorList outputs(compiled.executable->num_outputs());
+    compiled.executable->run(contiguous_inputs(inputs, where), outputs, step.clock(*this));
     step.made(inputs);
     return outputs;
   }
@@ -81,9 +81,9 @@ class FunctionCore::Impl {
       shape[0] = runs.rows;
       batch.push_back(make_view(impl, {array.dtype(), shape}, impl.strides, impl.offset));
     }
-    CompiledSignature& program = program_for(batch, where);
-    check_outputs(program.executable->num_outputs(), outputs.size(), where);
-    return program.executable->run_rows(runs, outputs, clock());
+    CompiledSignature& compiled = compiled_for(batch, where);
+    check_outputs(compiled.executable->num_outputs(), outputs.size(), where);
+    return compiled.executable->run_rows(runs, outputs, clock());
   }
 
   const std::string& name() const { return options_.name; }
@@ -93,9 +93,9 @@ class FunctionCore::Impl {
   }
 
   ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where) {
-    const CompiledSignature& program = program_for(inputs, where);
-    ProgramStatistics statistics = program.statistics;
-    const compile::ArenaSize arenas = program.executable->arenas();
+    const CompiledSignature& compiled = compiled_for(inputs, where);
+    ProgramStatistics statistics = compiled.statistics;
+    const compile::ArenaSize arenas = compiled.executable->arenas();
     statistics.arena_bytes = static_cast<int64_t>(arenas.bytes);
     statistics.peak_bytes = static_cast<int64_t>(arenas.peak);
     statistics.unplanned_bytes = static_cast<int64_t>(arenas.unplanned);
@@ -103,7 +103,7 @@ class FunctionCore::Impl {
   }
 
   std::string explain(std::span<const Tensor> inputs, std::source_location where) {
-    return program_for(inputs, where).executable->plan().to_string();
+    return compiled_for(inputs, where).executable->plan().to_string();
   }
 
  private:
@@ -215,32 +215,32 @@ class FunctionCore::Impl {
                                                                                           : &device;
   }
 
-  CompiledSignature& program_for(std::span<const Tensor> inputs, std::source_location where,
-                                 std::span<const int64_t> worker_rows = {}) {
+  CompiledSignature& compiled_for(std::span<const Tensor> inputs, std::source_location where,
+                                  std::span<const int64_t> worker_rows = {}) {
     for (size_t i = 0; i < inputs.size(); ++i)
       require(inputs[i].defined() && !inputs[i].symbolic(), ErrorCode::invalid_argument, where, "function \"",
               options_.name, "\": argument ", i,
               " is undefined or a tensor of a traced function that has ended");
     const int64_t generation = options_.replicas.workers ? options_.replicas.workers->generation() : 0;
     // Workers that have formed anew have other ranks and shares.
-    std::erase_if(programs_, [&](const auto& program) { return program->generation != generation; });
+    std::erase_if(signatures_, [&](const auto& compiled) { return compiled->generation != generation; });
     std::vector<int64_t> asked;
     if (options_.replicas.workers && worker_rows.empty()) worker_rows = asked = ask_for_rows(inputs, where);
-    for (const auto& program : programs_) {
+    for (const auto& compiled : signatures_) {
       const bool same =
-          std::equal(worker_rows.begin(), worker_rows.end(), program->rows.begin(), program->rows.end()) &&
-          program->signature.size() == inputs.size() && program->scope == scoped_device() &&
-          program->checks_numerics == numerics_checked() &&
-          std::equal(inputs.begin(), inputs.end(), program->signature.begin(),
+          std::equal(worker_rows.begin(), worker_rows.end(), compiled->rows.begin(), compiled->rows.end()) &&
+          compiled->signature.size() == inputs.size() && compiled->scope == scoped_device() &&
+          compiled->checks_numerics == numerics_checked() &&
+          std::equal(inputs.begin(), inputs.end(), compiled->signature.begin(),
                      [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; }) &&
-          std::equal(program->devices.begin(), program->devices.end(), inputs.begin(),
+          std::equal(compiled->devices.begin(), compiled->devices.end(), inputs.begin(),
                      [](const Device* d, const Tensor& t) { return standing(t) == d; });
-      if (same) return *program;
+      if (same) return *compiled;
     }
     warn_of_retracing(inputs);
     const observe::CompileScope compiles(clock());
-    programs_.push_back(compile(inputs, {worker_rows.begin(), worker_rows.end()}, where));
-    return *programs_.back();
+    signatures_.push_back(compile(inputs, {worker_rows.begin(), worker_rows.end()}, where));
+    return *signatures_.back();
   }
 
   static std::vector<bool> split_of(const SpecList& signature) {
@@ -256,11 +256,11 @@ class FunctionCore::Impl {
   }
 
   void warn_of_retracing(std::span<const Tensor> inputs) {
-    if (programs_.size() < kRetraceWarning) return;
-    const SpecList& last = programs_.back()->signature;
+    if (signatures_.size() < kRetraceWarning) return;
+    const SpecList& last = signatures_.back()->signature;
     for (size_t i = 0; i < inputs.size(); ++i)
       if (!(inputs[i].spec() == last[i])) {
-        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", programs_.size() + 1,
+        log(LogLevel::warning, "function \"", options_.name, "\" is traced for the ", signatures_.size() + 1,
             "th time: argument ", i, " is ", inputs[i].spec(), ", last time it was ", last[i],
             ". Tracing costs far more than a step; pad or drop the partial batch so that shapes repeat");
         return;
@@ -281,22 +281,22 @@ class FunctionCore::Impl {
 
   std::unique_ptr<CompiledSignature> compile(std::span<const Tensor> inputs, std::vector<int64_t> rows,
                                              std::source_location where) {
-    auto program = std::make_unique<CompiledSignature>();
-    program->rows = std::move(rows);
-    if (options_.replicas.workers) program->generation = options_.replicas.workers->generation();
-    program->scope = scoped_device();
-    for (const Tensor& input : inputs) program->signature.push_back(input.spec());
+    auto compiled = std::make_unique<CompiledSignature>();
+    compiled->rows = std::move(rows);
+    if (options_.replicas.workers) compiled->generation = options_.replicas.workers->generation();
+    compiled->scope = scoped_device();
+    for (const Tensor& input : inputs) compiled->signature.push_back(input.spec());
     if (arguments_place_ops())
-      for (const Tensor& input : inputs) program->devices.push_back(standing(input));
+      for (const Tensor& input : inputs) compiled->devices.push_back(standing(input));
     if (options_.replicas.devices.empty())
-      compile_single(*program, where);
+      compile_single(*compiled, where);
     else
-      compile_replicated(*program, where);
-    return program;
+      compile_replicated(*compiled, where);
+    return compiled;
   }
 
-  void compile_single(CompiledSignature& program, std::source_location where) {
-    Graph graph = compile::remove_dead_nodes(trace(program.signature, program.devices, {}, where));
+  void compile_single(CompiledSignature& compiled, std::source_location where) {
+    Graph graph = compile::remove_dead_nodes(trace(compiled.signature, compiled.devices, {}, where));
     std::vector<Device*> devices = compile::devices_of(graph);
     if (devices.empty()) devices = {&current_device(where)};
     ReplicaLayout layout;
@@ -307,13 +307,13 @@ class FunctionCore::Impl {
     const MemoryUseScope use("function " + options_.name);
     std::vector<Plan> plans;
     plans.push_back(make_plan(std::move(graph), options));
-    complete_parameters(plans.back(), program.signature);
-    execute::add_statistics(program.statistics, plans[0], execute::Part::per_device, 1);
+    complete_parameters(plans.back(), compiled.signature);
+    execute::add_statistics(compiled.statistics, plans[0], execute::Part::per_device, 1);
     log_placement(plans[0], devices);
     if (split)
-      program.executable = std::make_unique<execute::SplitExecutable>(std::move(plans[0]), options);
+      compiled.executable = std::make_unique<execute::SplitExecutable>(std::move(plans[0]), options);
     else
-      program.executable = std::make_unique<execute::StepExecutable>(
+      compiled.executable = std::make_unique<execute::StepExecutable>(
           std::move(plans), std::vector<int64_t>{-1}, std::move(layout));
   }
 
@@ -330,16 +330,16 @@ class FunctionCore::Impl {
     plan.parameters.resize(signature.size());
   }
 
-  void compile_replicated(CompiledSignature& program, std::source_location where) {
-    const std::vector<bool> split = split_of(program.signature);
-    execute::ReplicatedProgram compiled = execute::compile_replicated(
-        program.signature, split, options_.replicas,
-        execute::rows_of_step(program.signature, split, options_.replicas, program.rows, options_.name,
+  void compile_replicated(CompiledSignature& compiled, std::source_location where) {
+    const std::vector<bool> split = split_of(compiled.signature);
+    execute::ReplicatedProgram replicated = execute::compile_replicated(
+        compiled.signature, split, options_.replicas,
+        execute::rows_of_step(compiled.signature, split, options_.replicas, compiled.rows, options_.name,
                               where),
         [&](const SpecList& specs, const ReplicaTrace& replica) { return trace(specs, {}, replica, where); },
         {.name = options_.name}, where);
-    program.executable = std::move(compiled.executable);
-    program.statistics = compiled.statistics;
+    compiled.executable = std::move(replicated.executable);
+    compiled.statistics = replicated.statistics;
   }
 
   static constexpr size_t kRetraceWarning = 5;
@@ -348,7 +348,7 @@ class FunctionCore::Impl {
   FunctionOptions options_;
   std::source_location where_;
   std::unique_ptr<observe::Loop> loop_;
-  std::vector<std::unique_ptr<CompiledSignature>> programs_;
+  std::vector<std::unique_ptr<CompiledSignature>> signatures_;
   TensorList copies_;
   int traces_ = 0;
 };

@@ -62,21 +62,21 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
   const uint64_t hash = hash_of_structure(traced.graph);
   const int64_t generation = replicas_.workers ? replicas_.workers->generation() : 0;
   // Workers that have formed anew have other ranks and shares.
-  std::erase_if(programs_, [&](const auto& program) { return program->generation != generation; });
+  std::erase_if(signatures_, [&](const auto& known) { return known->generation != generation; });
 
-  auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& program) {
-    return program->hash == hash && program->signature == signature && program->split == split &&
-           program->rows == rows && same_structure(program->graph, traced.graph);
+  auto found = std::find_if(signatures_.begin(), signatures_.end(), [&](const auto& known) {
+    return known->hash == hash && known->signature == signature && known->split == split &&
+           known->rows == rows && same_structure(known->graph, traced.graph);
   });
-  if (found == programs_.end()) {
+  if (found == signatures_.end()) {
     const observe::CompileScope compiles(clock);
-    auto program = std::make_unique<CompiledSignature>();
-    program->signature = signature;
-    program->split = split;
-    program->rows = rows;
-    program->generation = generation;
-    program->graph = traced.graph;
-    program->hash = hash;
+    auto made = std::make_unique<CompiledSignature>();
+    made->signature = signature;
+    made->split = split;
+    made->rows = rows;
+    made->generation = generation;
+    made->graph = traced.graph;
+    made->hash = hash;
     SpecList all = signature;
     std::vector<bool> cut = split;
     for (const Tensor& capture : traced.captures) {
@@ -84,7 +84,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
       cut.push_back(false);
     }
     bool traced_before = true;
-    program->compiled = compile_replicated(
+    made->compiled = compile_replicated(
         all, cut, replicas_, rows,
         [&](const SpecList& specs, const ReplicaTrace& replica) {
           if (std::exchange(traced_before, false)) return traced.graph;
@@ -95,26 +95,26 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
           return std::move(other.graph);
         },
         {.name = name, .stacks_outputs = true}, where);
-    const Plan& plan = program->compiled.executable->plan();
+    const Plan& plan = made->compiled.executable->plan();
     if (check) check(plan.variables);
-    program->spreads = program->compiled.spreads;
+    made->spreads = made->compiled.spreads;
     if (++compiled_ == kManyPrograms)
       log(LogLevel::warning, name, " was compiled ", compiled_,
           " times because its traces differ: numbers of C++ that change from call to call are part of a "
           "trace "
           "(pass them as tensors), and so are shapes (pad or drop the partial batch)");
-    if (programs_.size() == kMostPrograms) programs_.pop_back();
-    programs_.push_back(std::move(program));
-    found = std::prev(programs_.end());
+    if (signatures_.size() == kMostPrograms) signatures_.pop_back();
+    signatures_.push_back(std::move(made));
+    found = std::prev(signatures_.end());
   }
-  std::rotate(programs_.begin(), found, found + 1);
-  CompiledSignature& program = *programs_.front();
+  std::rotate(signatures_.begin(), found, found + 1);
+  CompiledSignature& current = *signatures_.front();
 
   TensorList arguments(inputs.begin(), inputs.end());
   arguments.insert(arguments.end(), traced.captures.begin(), traced.captures.end());
   for (Tensor& argument : arguments) argument = contiguous(argument, where);
-  Result result{TensorList(program.spreads.size()), program.spreads, program.compiled.slices};
-  program.compiled.executable->run(arguments, result.outputs, clock);
+  Result result{TensorList(current.spreads.size()), current.spreads, current.compiled.slices};
+  current.compiled.executable->run(arguments, result.outputs, clock);
   return result;
 }
 

@@ -45,7 +45,7 @@ class ReplicatedRuns {
                       const ReplicaTrace& replica, size_t inputs, std::source_location where);
 
   ReplicaOptions replicas_;
-  std::vector<std::unique_ptr<CompiledSignature>> programs_;  // the one used last comes first
+  std::vector<std::unique_ptr<CompiledSignature>> signatures_;  // the one used last comes first
   int compiled_ = 0;
 };
 
