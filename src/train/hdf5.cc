@@ -6,6 +6,7 @@
 #include <array>
 #include <atomic>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "base/child_process.h"
@@ -544,6 +545,25 @@ void write_text(const Use& h5, hid_t object, const std::string& name, const std:
                 "\"");
 }
 
+// All of one width, as NumPy has them.
+void write_texts(const Use& h5, hid_t object, const std::string& name, std::span<const std::string> texts,
+                 size_t width, std::source_location where) {
+  const Id type(h5->H5Tcopy(*h5->H5T_C_S1_g), h5->H5Tclose);
+  h5->H5Tset_size(type.get(), width);
+  const hsize_t count = texts.size();
+  const Id space(h5->H5Screate_simple(1, &count, nullptr), h5->H5Sclose);
+  const Id attribute(h5->H5Acreate2(object, name.c_str(), type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
+                     h5->H5Aclose);
+  check_written(h5, bool(attribute), where, "attribute \"", name, "\"");
+  std::string bytes(width * texts.size(), '\0');
+  for (size_t i = 0; i < texts.size(); ++i) bytes.replace(i * width, texts[i].size(), texts[i]);
+  check_written(h5, h5->H5Awrite(attribute.get(), type.get(), bytes.data()) >= 0, where, "attribute \"", name,
+                "\"");
+}
+
+// What fits into the header of an object, as Keras counts.
+constexpr size_t kMostInAttribute = 64512;
+
 }  // namespace
 
 Hdf5Writer::Hdf5Writer(std::source_location where) : file_(-1), where_(where) {
@@ -591,6 +611,20 @@ void Hdf5Writer::set_text(const std::string& path, const std::string& attribute,
   const int64_t id = group(path);
   const Use h5(where_);
   write_text(h5, id, attribute, text, where_);
+}
+
+void Hdf5Writer::set_texts(const std::string& path, const std::string& attribute,
+                           const std::vector<std::string>& texts) {
+  if (texts.empty()) return;
+  const int64_t id = group(path);
+  size_t width = 1;
+  for (const std::string& text : texts) width = std::max(width, text.size());
+  const size_t parts = (texts.size() * width + kMostInAttribute - 1) / kMostInAttribute;
+  const size_t in_part = (texts.size() + parts - 1) / parts;
+  const Use h5(where_);
+  for (size_t begin = 0; begin < texts.size(); begin += in_part)
+    write_texts(h5, id, parts == 1 ? attribute : attribute + std::to_string(begin / in_part),
+                std::span(texts).subspan(begin, std::min(in_part, texts.size() - begin)), width, where_);
 }
 
 void Hdf5Writer::add(const std::string& path, const std::string& name, const Tensor& value) {

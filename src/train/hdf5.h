@@ -75,6 +75,9 @@ class Hdf5Writer {
   void make_group(const std::string& group);
   void add(const std::string& group, const std::string& name, const Tensor& value);
   void set_text(const std::string& group, const std::string& attribute, const std::string& text);
+  // As Keras keeps lists of texts: what is too long for an attribute is in "NAME0", "NAME1", ...; none at all is no attribute.
+  void set_texts(const std::string& group, const std::string& attribute,
+                 const std::vector<std::string>& texts);
   // The whole file. Nothing can be added after that.
   std::string finish();
 

@@ -54,6 +54,24 @@ TEST_F(Hdf5, GivesBackWhatWasWritten) {
   EXPECT_EQ(file.text("a/b", "name"), "some text, \xc3\xa4");
 }
 
+TEST_F(Hdf5, ListsOfTextsAreDividedWhereTheyAreLong) {
+  std::vector<std::string> many;
+  for (int i = 0; i < 3000; ++i) many.push_back(std::string(40, 'x') + std::to_string(i));
+  Hdf5Writer written;
+  written.set_texts("few", "names", {"a", "", "longer"});
+  written.set_texts("many", "names", many);
+  written.make_group("none");
+  written.set_texts("none", "names", {});
+  const Hdf5Reader file(written.finish(), "texts");
+  EXPECT_EQ(file.texts("few", "names"), (std::vector<std::string>{"a", "", "longer"}));
+  EXPECT_EQ(file.texts("none", "names"), std::nullopt);
+  EXPECT_EQ(file.texts("many", "names"), std::nullopt);
+  std::vector<std::string> joined;
+  for (int i = 0; const auto part = file.texts("many", "names" + std::to_string(i)); ++i)
+    joined.insert(joined.end(), part->begin(), part->end());
+  EXPECT_EQ(joined, many);
+}
+
 TEST_F(Hdf5, IsReadFromMemoryToo) {
   const std::string bytes = read_file(path_);
   const Hdf5Reader first(bytes, "one"), second(bytes, "other");

@@ -68,16 +68,18 @@ TEST_P(RecordedFile, GoesOnTraining) {
 // With LOCKSTEP_WRITE_MODELS=FOLDER the files are kept there, for check_models_load.py.
 TEST_P(RecordedFile, IsWrittenAsItWasRead) {
   const char* folder = std::getenv("LOCKSTEP_WRITE_MODELS");
-  const std::string path =
-      folder ? std::string(folder) + "/trained_" + GetParam() + ".keras" : scratch(GetParam() + ".keras");
-  models::load_model(recorded(GetParam() + ".keras")).save(path);
-  expect_goes_on(models::load_model(path), Record(GetParam()));
-  if (folder)
-    std::filesystem::copy_file(recorded(GetParam() + ".safetensors"),
-                               std::filesystem::path(path).replace_extension(".safetensors"),
-                               std::filesystem::copy_options::overwrite_existing);
-  else
-    std::filesystem::remove(path);
+  for (const char* ending : {".keras", ".h5"}) {
+    const std::string path =
+        folder ? std::string(folder) + "/trained_" + GetParam() + ending : scratch(GetParam() + ending);
+    models::load_model(recorded(GetParam() + ".keras")).save(path);
+    expect_goes_on(models::load_model(path), Record(GetParam()));
+    if (folder)
+      std::filesystem::copy_file(recorded(GetParam() + ".safetensors"),
+                                 std::filesystem::path(path).replace_extension(".safetensors"),
+                                 std::filesystem::copy_options::overwrite_existing);
+    else
+      std::filesystem::remove(path);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Keras, RecordedFile, ::testing::ValuesIn(names()),
@@ -144,8 +146,18 @@ TEST(RecordedFiles, WeightsOfTensorflowsCheckpoints) {
               HasSubstr("layer_with_weights-0/kernel"));
 }
 
-TEST(RecordedFiles, WholeModelsOfKeras2AreRefused) {
-  EXPECT_THAT(error_of([] { models::load_model(recorded("structures.h5")); }).what(),
+TEST(RecordedFiles, WholeModelsOfKerasOlderFormat) {
+  const Model model = models::load_model(recorded("structures.h5"));
+  EXPECT_FALSE(model.compiled());
+  const Record record("structures");
+  expect_close(model.predict_on_batch(record.x)[0], record.read("prediction"));
+}
+
+// Written by Keras 2, record_keras2_file.py.
+TEST(RecordedFiles, ModelsOfKeras2GoOnTraining) {
+  expect_goes_on(models::load_model(recorded("keras2.h5")), Record("keras2"));
+  EXPECT_FALSE(models::load_model(recorded("keras2.h5"), {.compile = false}).compiled());
+  EXPECT_THAT(error_of([] { models::load_model(recorded("structures.weights.h5")); }).what(),
               HasSubstr("load_weights()"));
 }
 

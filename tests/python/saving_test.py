@@ -208,12 +208,26 @@ class Saving(unittest.TestCase):
         plain = keras.saving.load_model(self.path("m.keras"), compile=False)
         self.assertIsNone(plain.optimizer)
 
+    def test_files_of_keras_older_format(self):
+        for name in ("m.h5", "m.hdf5"):
+            model = self.mlp()
+            model.compile("adam", "mse", metrics=["mae"])
+            model.fit(self.x, self.x, verbose=0)
+            model.save(self.path(name))
+            other = keras.models.load_model(self.path(name))
+            self.assert_same(model, other)
+            for one in (model, other):
+                one.fit(self.x, self.x, epochs=2, verbose=0, shuffle=False)
+            self.assert_same(model, other)
+            self.assertFalse(keras.models.load_model(self.path(name), compile=False).compiled)
+            anew = self.mlp()
+            anew.load_weights(self.path(name))
+            self.assert_same(anew, keras.models.load_model(self.path(name)))
+
     def test_what_cannot_be_saved_is_told(self):
         model = self.mlp()
         with self.assertRaisesRegex(ValueError, "must end in .keras"):
             model.save(self.path("m"))
-        with self.assertRaisesRegex(ValueError, "Keras 2"):
-            model.save(self.path("m.h5"))
         model.save(self.path("m.keras"))
         with self.assertRaises(FileExistsError):
             model.save(self.path("m.keras"), overwrite=False)

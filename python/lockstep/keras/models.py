@@ -390,7 +390,7 @@ class Model(Layer):
     # --- files ---
 
     def save(self, filepath, overwrite=True, zipped=None, **kwargs):
-        """Saves the whole model in a file that ends in .keras: Keras loads it, and so does keras.models.load_model()."""
+        """Saves the whole model in a file that ends in .keras, or in .h5: Keras loads it, and so does keras.models.load_model()."""
         saving.save_model(self, filepath, overwrite, zipped, **kwargs)
 
     def save_weights(self, filepath, overwrite=True, max_shard_size=None, **kwargs):

@@ -333,7 +333,7 @@ def _public_class(module, name):
 # --- files ---------------------------------------------------------------------------------------------------------------
 
 def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
-    """Saves a whole model: layers, weights, and what it was compiled with. The file ends in .keras."""
+    """Saves a whole model: layers, weights, and what it was compiled with. The file ends in .keras, or in .h5, which is Keras' older format."""
     for name in ("include_optimizer", "save_format"):
         kwargs.pop(name, None)
     if kwargs:
@@ -341,10 +341,9 @@ def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
     path = os.fspath(filepath)
     if zipped is False:
         raise NotImplementedError("save: a model is one file here (zipped=True); load_model() reads folders, too")
-    if not path.endswith(".keras"):
-        raise ValueError(f"save: {path!r} must end in .keras" + (
-            "; files of Keras 2 (.h5) are read by load_weights() and not written" if path.endswith((".h5", ".hdf5")) else
-            "; there is no SavedModel, and model.export(path, format=\"onnx\") writes ONNX"))
+    if not path.endswith((".keras", ".h5", ".hdf5")):
+        raise ValueError(f"save: {path!r} must end in .keras, or in .h5 for Keras' older format; there is no SavedModel, and "
+                         "model.export(path, format=\"onnx\") writes ONNX")
     _check_overwrite(path, overwrite)
     if '"<lambda>' in model.to_json():
         raise ValueError("save: an activation is a lambda, which has no name by which a file could hold it: define a function")
@@ -352,11 +351,11 @@ def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
 
 
 def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
-    """A model that save() wrote, here or in Keras 3: compiled, where it was, it goes on training where it stood."""
+    """A model that save() wrote, here, in Keras 3 or, as .h5, in Keras 2: compiled, where it was, it goes on training where it stood."""
     from .layers import wrapped
     path = os.fspath(filepath)
     if not os.path.exists(path):
-        raise ValueError(f"load_model: there is no file {path!r}. A .keras file, or the folder that one unpacks to, is read")
+        raise ValueError(f"load_model: there is no file {path!r}. A .keras file, the folder that one unpacks to, or an .h5 file is read")
     with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept:
         model = wrapped(_lockstep.Model.load(path, bool(compile)))
         model.__dict__["_made_with"] = kept

@@ -73,11 +73,11 @@ LayerBase::Named<Tensor> numbered(const TensorList& values) {
   return named;
 }
 
+}  // namespace
+
 std::string does_not_fit(const char* user, const train::Hdf5Reader& file, const Model& model) {
   return detail::concat(user, ": \"", file.name(), "\" does not fit model \"", model.name(), "\"");
 }
-
-}  // namespace
 
 std::string written_hdf5_weights(const Model& model, std::source_location where) {
   train::Hdf5Writer file(where);
@@ -160,9 +160,17 @@ PendingWeights read_hdf5_weights(const Model& model, const train::Hdf5Reader& fi
 PendingWeights read_hdf5_optimizer(const Model& model, const train::Hdf5Reader& file, const char* user,
                                    std::source_location where) {
   const std::string group = group_of_weights(kOptimizer);
+  std::vector<std::string> arrays;
+  for (size_t i = 0; i < file.names(group).size(); ++i) arrays.push_back(group + "/" + std::to_string(i));
+  return read_optimizer_states(model, file, arrays, user, where);
+}
+
+PendingWeights read_optimizer_states(const Model& model, const train::Hdf5Reader& file,
+                                     const std::vector<std::string>& arrays, const char* user,
+                                     std::source_location where) {
   const optimizers::Optimizer& optimizer = model.optimizer(where);
   const std::vector<StoredState> states = stored_state(optimizer, model.trainable_weights(where));
-  const size_t there = file.names(group).size();
+  const size_t there = arrays.size();
   PendingWeights pending;
   // Without slots: it never made a step, and Keras does not read it either.
   const auto scalar = [](const StoredState& state) { return state.spec.shape.rank() == 0; };
@@ -173,117 +181,18 @@ PendingWeights read_hdf5_optimizer(const Model& model, const train::Hdf5Reader& 
     wrong.add(detail::concat("optimizer \"", optimizer.name(), "\" has ", states.size(),
                              " variables, the file's has ", there));
   for (size_t i = 0; i < states.size() && there == states.size(); ++i) {
-    const std::string array = group + "/" + std::to_string(i);
-    if (!file.has_array(array)) {
-      wrong.add("missing: " + array);
-    } else if (const TensorSpec spec = file.spec(array); spec.shape != states[i].spec.shape) {
-      wrong.add(detail::concat("optimizer's ", states[i].name, " (", array, ") is ", states[i].spec,
+    if (arrays[i].empty()) continue;
+    if (!file.has_array(arrays[i])) {
+      wrong.add("missing: " + arrays[i]);
+    } else if (const TensorSpec spec = file.spec(arrays[i]); spec.shape != states[i].spec.shape) {
+      wrong.add(detail::concat("optimizer's ", states[i].name, " (", arrays[i], ") is ", states[i].spec,
                                " in the model and ", spec, " in the file"));
     }
   }
   wrong.require_none(does_not_fit(user, file, model) + "; {.compile = false} leaves the optimizer out",
                      where);
   for (size_t i = 0; i < states.size(); ++i)
-    states[i].read(file.read(group + "/" + std::to_string(i)), pending);
-  return pending;
-}
-
-// --- Keras 2 -------------------------------------------------------------------------------------------------------
-
-namespace {
-
-constexpr const char* kLayerNames = "layer_names";
-constexpr const char* kWeightNames = "weight_names";
-
-// A list of texts; one that was too long for an attribute is in "NAME0", "NAME1", ....
-std::optional<std::vector<std::string>> text_list(const train::Hdf5Reader& file, const std::string& group,
-                                                  const std::string& name) {
-  if (auto all = file.texts(group, name)) return all;
-  std::optional<std::vector<std::string>> all;
-  for (int i = 0;; ++i) {
-    const auto part = file.texts(group, name + std::to_string(i));
-    if (!part) return all;
-    if (!all) all.emplace();
-    all->insert(all->end(), part->begin(), part->end());
-  }
-}
-
-std::string legacy_root(const train::Hdf5Reader& file) {
-  return file.has_group("model_weights") ? "model_weights" : "";
-}
-
-// "kernel" of "dense_1/kernel:0"
-std::string plain_name(const std::string& weight) {
-  const std::string name = weight.substr(weight.rfind('/') + 1);
-  return name.substr(0, name.find(':'));
-}
-
-// The layer's weights in the order of the file's names: Keras lists those that are trained first, unless the layer was frozen.
-std::vector<Variable> in_order_of(const Layer& layer, const std::vector<std::string>& names) {
-  const std::vector<Variable> all = layer.weights();
-  std::vector<Variable> trained_first = all;
-  std::stable_partition(trained_first.begin(), trained_first.end(),
-                        [](const Variable& v) { return v.trainable(); });
-  for (const std::vector<Variable>& order : {trained_first, all}) {
-    const bool same = std::equal(order.begin(), order.end(), names.begin(), names.end(),
-                                 [](const Variable& variable, const std::string& name) {
-                                   return plain_name(variable.name()) == plain_name(name);
-                                 });
-    if (same) return order;
-  }
-  return {};
-}
-
-}  // namespace
-
-bool is_legacy_hdf5(const train::Hdf5Reader& file) {
-  return text_list(file, legacy_root(file), kLayerNames).has_value();
-}
-
-PendingWeights read_legacy_hdf5(const Model& model, const train::Hdf5Reader& file, const char* user,
-                                std::source_location where) {
-  struct Stored {
-    std::string layer;
-    std::vector<std::string> weights;
-  };
-  const std::string root = legacy_root(file);
-  const auto inside = [&](const std::string& name) { return root.empty() ? name : root + "/" + name; };
-  std::vector<Stored> stored;
-  const auto layer_names = text_list(file, root, kLayerNames);
-  for (const std::string& name : layer_names.value_or(std::vector<std::string>())) {
-    auto weights = text_list(file, inside(name), kWeightNames).value_or(std::vector<std::string>());
-    if (!weights.empty()) stored.push_back({name, std::move(weights)});
-  }
-  std::vector<Layer> layers;
-  for (const Layer& layer : model.layers(where))
-    if (!layer.weights(where).empty()) layers.push_back(layer);
-  Mismatches wrong;
-  if (layers.size() != stored.size())
-    wrong.add(detail::concat("it has ", layers.size(), " layers with weights, the file ", stored.size()));
-  std::vector<std::pair<std::string, Variable>> found;
-  for (size_t i = 0; i < layers.size() && layers.size() == stored.size(); ++i) {
-    const std::vector<Variable> weights = in_order_of(layers[i], stored[i].weights);
-    if (weights.empty()) {
-      std::string ours, theirs;
-      for (const Variable& weight : layers[i].weights()) ours += " " + plain_name(weight.name());
-      for (const std::string& weight : stored[i].weights) theirs += " " + plain_name(weight);
-      wrong.add(detail::concat("layer \"", layers[i].name(), "\" has", ours, ", the file's \"",
-                               stored[i].layer, "\" has", theirs));
-      continue;
-    }
-    for (size_t w = 0; w < weights.size(); ++w) {
-      const std::string array = inside(stored[i].layer) + "/" + stored[i].weights[w];
-      if (!file.has_array(array))
-        wrong.add("missing: " + array);
-      else if (const TensorSpec spec = file.spec(array); !fits(spec, weights[w]))
-        wrong.add(weights[w].name() + " (" + array + ")", spec, weights[w]);
-      else
-        found.emplace_back(array, weights[w]);
-    }
-  }
-  wrong.require_none(does_not_fit(user, file, model), where);
-  PendingWeights pending;
-  for (const auto& [array, variable] : found) pending.add(variable, file.read(array));
+    if (!arrays[i].empty()) states[i].read(file.read(arrays[i]), pending);
   return pending;
 }
 

@@ -1,9 +1,9 @@
-// Keras' weights in HDF5 files: those of Keras 3 (".weights.h5", and "model.weights.h5" of a ".keras" archive) both ways, those
-// of Keras 2 (".h5") for reading.
+// Keras' weights in HDF5 files: those of Keras 3, ".weights.h5", and "model.weights.h5" of a ".keras" archive.
 #pragma once
 
 #include <source_location>
 #include <string>
+#include <vector>
 
 #include "keras/saving/stored_weights.h"
 #include "lockstep/keras/model.h"
@@ -23,11 +23,12 @@ PendingWeights read_hdf5_weights(const Model& model, const train::Hdf5Reader& fi
 // an optimizer that was never used. Throws Error(invalid_argument) where it is of another optimizer.
 PendingWeights read_hdf5_optimizer(const Model& model, const train::Hdf5Reader& file, const char* user,
                                    std::source_location where);
+// The same of these arrays, in the order of Keras' variables; what has no name stays as it is.
+PendingWeights read_optimizer_states(const Model& model, const train::Hdf5Reader& file,
+                                     const std::vector<std::string>& arrays, const char* user,
+                                     std::source_location where);
 
-// Whether the file is of Keras 2: weights alone, or a whole model.
-bool is_legacy_hdf5(const train::Hdf5Reader& file);
-// The model's weights from such a file, layer by layer: the file's first layer with weights is the model's first.
-PendingWeights read_legacy_hdf5(const Model& model, const train::Hdf5Reader& file, const char* user,
-                                std::source_location where);
+// How a message begins.
+std::string does_not_fit(const char* user, const train::Hdf5Reader& file, const Model& model);
 
 }  // namespace lockstep::keras

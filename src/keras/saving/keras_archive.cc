@@ -5,6 +5,7 @@
 #include "base/as_error.h"
 #include "base/file.h"
 #include "keras/saving/hdf5_weights.h"
+#include "keras/saving/legacy_hdf5.h"
 #include "keras/saving/stored_weights.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
@@ -17,8 +18,6 @@ constexpr const char* kConfig = "config.json";
 constexpr const char* kMetadata = "metadata.json";
 constexpr const char* kWeights = "model.weights.h5";
 constexpr const char* kAssets = "assets/";
-// Whose format this is.
-constexpr const char* kKerasVersion = "3.15.1";
 
 // Where the files of the layer at `path` are.
 std::string folder_of_files(const std::string& path) { return kAssets + (path.empty() ? "" : path + "/"); }
@@ -83,10 +82,17 @@ void KerasArchive::restore_files(const Model& model, std::source_location where)
 
 void Model::save(const std::string& path, std::source_location where) const {
   as_error("save", where, [&] {
-    require(path.ends_with(".keras"), ErrorCode::invalid_argument, where, "save: \"", path,
-            "\" must end in .keras; save_weights() writes weights alone (.weights.h5, .safetensors)");
+    const bool older = (path.ends_with(".h5") || path.ends_with(".hdf5")) && !path.ends_with(".weights.h5");
+    require(older || path.ends_with(".keras"), ErrorCode::invalid_argument, where, "save: \"", path,
+            "\" must end in .keras, or in .h5 for Keras' older format; save_weights() writes weights alone "
+            "(.weights.h5, .safetensors)");
     require(built(), ErrorCode::failed_precondition, where, "save: model \"", name(),
             "\" has no weights yet; call build() or fit() first");
+    if (older) {
+      AtomicFile file(path, where);
+      file.write(written_legacy_hdf5(*this, where));
+      return file.commit();
+    }
     const Json metadata =
         Json::object({{"keras_version", kKerasVersion}, {"writer", "Lockstep " LOCKSTEP_VERSION}});
     // A list in braces would copy the weights.
@@ -109,18 +115,26 @@ Json without_compile(Json json) {
   return json;
 }
 
+Model load_legacy(const std::string& path, const LoadModelOptions& options, std::source_location where) {
+  const train::Hdf5Reader file(path, where);
+  const Model model = Model::from_json(read_legacy_config(file, options.compile, where).dump(), where);
+  const PendingWeights weights = read_legacy_hdf5(model, file, "load_model", where);
+  if (model.compiled(where)) {
+    model.model_base(where).trainer().build_optimizer();
+    read_legacy_optimizer(model, file, "load_model", where).assign(where);
+  }
+  weights.assign(where);
+  return model;
+}
+
 }  // namespace
 
 Model load_model(const std::string& path, const LoadModelOptions& options, std::source_location where) {
   return as_error("load_model", where, [&] {
     if (path.ends_with(".onnx")) return import_onnx(path, where);
-    if (!is_folder(path) && !is_zip_file(path, where)) {
-      require(!is_hdf5_file(path, where), ErrorCode::unsupported, where, "load_model: \"", path,
-              "\" is an HDF5 file, of weights or of a model of Keras 2, whose configuration is not read; "
-              "make the model "
-              "anew and call load_weights(), which reads both");
-      fail(ErrorCode::io, where, "load_model: \"", path, "\" is no .keras file");
-    }
+    if (!is_folder(path) && is_hdf5_file(path, where)) return load_legacy(path, options, where);
+    require(is_folder(path) || is_zip_file(path, where), ErrorCode::io, where, "load_model: \"", path,
+            "\" is no .keras file");
     const KerasArchive archive(path, where);
     const Json config = Json::parse(archive.config(), path + ":" + kConfig, where);
     require(config.is_object(), ErrorCode::io, where, "load_model: \"", path, "\": ", kConfig,

@@ -12,6 +12,10 @@
 
 namespace lockstep::keras {
 
+// Whose formats files are of; the backend is the one that Keras' own files know.
+inline constexpr const char* kKerasVersion = "3.15.1";
+inline constexpr const char* kBackend = "tensorflow";
+
 // Opened for reading. Throws Error(io) for what is no such file, or damaged.
 class KerasArchive {
  public:

@@ -176,7 +176,7 @@ TEST_F(KerasFiles, DamagedArchivesAreRefused) {
 
 TEST_F(KerasFiles, NamesThatMeanSomethingElseAreRefused) {
   const Model model = two_layers();
-  EXPECT_THAT(error_of([&] { model.save(path("m.h5")); }).what(), HasSubstr(".keras"));
+  EXPECT_THAT(error_of([&] { model.save(path("m.weights.h5")); }).what(), HasSubstr("save_weights()"));
   EXPECT_THAT(error_of([&] { model.save_weights(path("m.h5")); }).what(), HasSubstr(".weights.h5"));
   EXPECT_THAT(error_of([&] { model.save_weights(path("m.keras")); }).what(), HasSubstr("save()"));
   EXPECT_THAT(error_of([&] { Sequential({layers::Dense(1)}).save(path("m.keras")); }).what(),

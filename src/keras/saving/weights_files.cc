@@ -7,6 +7,7 @@
 #include "keras/applications/hugging_face.h"
 #include "keras/saving/hdf5_weights.h"
 #include "keras/saving/keras_archive.h"
+#include "keras/saving/legacy_hdf5.h"
 #include "keras/saving/tensorflow_weights.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/model.h"
