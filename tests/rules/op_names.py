@@ -2,7 +2,8 @@
 
 An op is named where code uses the constant that a header of src/ops declares for it (extern const OpDef kMatmul) and that
 the file sees through its includes, where it declares such a constant anew, or where it looks one up by a literal name.
-What graph/graph.h declares are the nodes of graphs themselves. Tests, benchmarks and fuzzers may name ops.
+What graph/graph.h declares are the nodes of graphs themselves. An op that another room declares (a node that the compiler
+makes, say) is named in that room, and where a kernel is registered for it. Tests, benchmarks and fuzzers may name ops.
 """
 
 import re
@@ -12,6 +13,7 @@ import tree
 _DECLARATION = re.compile(r"\bextern\s+(?:LOCKSTEP_\w+\s+)?const\s+OpDef\s+([^;(){}=]+);")
 _DEFINITION = re.compile(r"\bOpDef\s+(k[A-Z]\w*)\s*(?:=|\{)")
 _CONSTANT = re.compile(r"(?<![\w.>])(k[A-Z]\w*)\b")  # qualified or not
+_REGISTERS = re.compile(r"\bRegisterKernel\b")
 _LOOKUP = re.compile(r'\bfind_op\(\s*"([^"]*)"')
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _STRUCTURE = "src/graph/graph.h"
@@ -51,14 +53,17 @@ def check(root, arguments=None):
     files = [path for path in tree.cpp_files(root) if not tree.is_test(path)]
     code = {path: _code(root, path) for path in files}
     structure = _declared(code.get(_STRUCTURE, ""))
-    headers = {path: _declared(code[path]) - structure for path in files if _is_ops(path) and tree.is_header(path)}
+    headers = {path: _declared(code[path]) - structure for path in files if tree.is_header(path)}
     defined = {name for path in files if _is_ops(path) for name in _DEFINITION.findall(code[path])} - structure
     seen = _Seen(root)
     problems = []
     for path in files:
         if _is_ops(path):
             continue
-        visible = set().union(*(headers[header] for header in seen(path) if header in headers))
+        registers = _REGISTERS.search(code[path])
+        own = tree.room_of(path)
+        visible = set().union(*(headers[header] for header in seen(path) if header in headers and
+                                (_is_ops(header) or not (registers or tree.room_of(header) == own))))
         anew = _declared(code[path]) & defined
         for number, line in enumerate(code[path].splitlines(), start=1):
             for name in _CONSTANT.findall(line):

@@ -269,6 +269,15 @@ class OpNamesTest(RuleTest):
         self.write({"src/compile/passes.cc": "extern const OpDef kMatmul;\n"})
         self.assert_fails(op_names.check, "src/compile/passes.cc:1:", "kMatmul")
 
+    def test_op_of_another_room(self):
+        self.write({"src/compile/fusion.h": "#pragma once\nextern const OpDef kFused;\n",
+                    "src/compile/fusion.cc": '#include "compile/fusion.h"\nconst OpDef kFused{};\n',
+                    "src/compile/plan.cc": '#include "compile/fusion.h"\nauto* x = &kFused;\n',
+                    "src/execute/kernels.cc": '#include "compile/fusion.h"\nconst RegisterKernel registered(kFused);\n'})
+        self.assert_passes(op_names.check)
+        self.write({"src/execute/run.cc": '#include "compile/fusion.h"\nauto* x = &compile::kFused;\n'})
+        self.assert_fails(op_names.check, "src/execute/run.cc:2:", "kFused")
+
     def test_op_that_is_looked_up(self):
         self.write({"src/execute/run.cc": 'auto* add = find_op("add");\n'})
         self.assert_fails(op_names.check, "src/execute/run.cc:1:", '"add"')

@@ -11,11 +11,9 @@
 
 namespace lockstep::execute {
 
-using compile::FusedAttrs;
 using compile::GroupCalls;
 using compile::GroupedCalls;
 using compile::KernelCall;
-using compile::kFused;
 
 namespace {
 
@@ -58,23 +56,19 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
   const DType dtype = sums[0]->dtype, target = sums[0]->target_dtype;
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
-  FusedAttrs fused;
-  fused.program.inputs.assign(used.size(), dtype);
-  int16_t root = sum_below(fused.program, {0, leaves}, used, dtype);
+  elementwise::Program program;
+  program.inputs.assign(used.size(), dtype);
+  int16_t root = sum_below(program, {0, leaves}, used, dtype);
   if (target != accumulator(dtype))
-    root = append(fused.program, {.op = Opcode::cast, .dtype = target, .args = {root, -1, -1}});
-  fused.program.outputs = {root};
-  const Attrs attrs(std::move(fused));
+    root = append(program, {.op = Opcode::cast, .dtype = target, .args = {root, -1, -1}});
+  program.outputs = {root};
   const size_t first = pointers_.size();
-  std::vector<KernelCall> calls(sums.size());
+  std::vector<KernelCall> calls;
   for (size_t s = 0; s < sums.size(); ++s) {
     const Shape shape{sums[s]->size};
-    const OperandLayout layout{{dtype, shape}, contiguous_strides(shape)};
-    calls[s].op = &kFused;
-    calls[s].attrs = attrs;
-    calls[s].input_layouts.assign(used.size(), layout);
-    calls[s].output_layouts = {{{target, shape}, contiguous_strides(shape)}};
-    calls[s].where = where;
+    const Strides strides = contiguous_strides(shape);
+    const std::vector<OperandLayout> inputs(used.size(), {{dtype, shape}, strides});
+    calls.push_back(compile::fused_call(program, inputs, {{{target, shape}, strides}}, where));
     for (const void* addend : sums[s]->addends) pointers_.push_back(const_cast<void*>(addend));
     pointers_.push_back(sums[s]->target);
   }
@@ -83,9 +77,9 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
     GroupedCalls grouped;
     if (rule && s + 1 < calls.size()) grouped = rule(std::span(calls).subspan(s));
     if (!grouped.kernel)
-      grouped = {find_kernel(device.kind(), kFused, where)
-                     .prepare({.op = kFused,
-                               .attributes = attrs,
+      grouped = {find_kernel(device.kind(), *calls[s].op, where)
+                     .prepare({.op = *calls[s].op,
+                               .attributes = calls[s].attrs,
                                .inputs = calls[s].input_layouts,
                                .outputs = calls[s].output_layouts,
                                .device = &device,
