@@ -3,7 +3,7 @@
 from .. import nest
 from .._lockstep import KerasTensor
 from . import saving
-from ._layer import is_operation
+from ._engine_objects import is_operation
 from ._operations import Operation
 
 

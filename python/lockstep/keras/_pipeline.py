@@ -1,7 +1,8 @@
 """keras.layers.Pipeline."""
 
 from . import saving
-from ._layer import Layer, _call_parameters
+from ._layer import Layer
+from ._layer_calls import call_parameters
 
 
 class Pipeline(Layer):
@@ -15,7 +16,7 @@ class Pipeline(Layer):
 
     def call(self, inputs, training=True, mask=None):
         for layer in self.layers:
-            takes = _call_parameters(type(layer)) if layer._is_written else ("training",)
+            takes = call_parameters(type(layer)) if layer._is_written else ("training",)
             options = {"training": training} if "training" in takes and training is not None else {}
             if mask is not None and "mask" in takes:
                 options["mask"] = mask

@@ -9,7 +9,8 @@ from .._lockstep import KerasTensor
 from ..ops import _sizes
 from ..tensor import convert_to_tensor
 from . import saving
-from ._layer import Layer, wrapped
+from ._engine_objects import wrapped
+from ._layer import Layer
 
 
 class OfCell(Layer):

@@ -11,7 +11,7 @@ import types
 from .. import _lockstep, _names
 from . import _imagenet
 from .layers import wrapped
-from .activations import serialize
+from .activations import serialize as _serialize
 
 
 def from_hugging_face(folder):
@@ -60,7 +60,7 @@ class _Network:
             input_shape = (side, side, 3) if input_tensor is None else input_tensor.shape[1:]
         settings = {"input_shape": [-1 if part is None else int(part) for part in input_shape], "include_top": bool(include_top),
                     "pooling": pooling or "", "classes": int(classes), "name": name or self.called.format(*input_shape),
-                    "classifier_activation": "linear" if classifier_activation is None else serialize(classifier_activation), **self.options}
+                    "classifier_activation": "linear" if classifier_activation is None else _serialize(classifier_activation), **self.options}
         made = wrapped(_lockstep.Model.application(self.zoo, settings))
         if input_tensor is not None:
             made = _beginning_with(made, input_tensor)

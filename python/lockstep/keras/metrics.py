@@ -11,7 +11,8 @@ from ..ops import _sizes
 from ..tensor import convert_to_tensor
 from . import initializers, ops, saving
 from ._configured import Configured, classes
-from ._layer import _policy_name, same_objects
+from ._engine_objects import same_objects
+from ._layer import _policy_name
 from .backend import epsilon, floatx, standardize_dtype
 
 # Keras' signatures that begin with the name.

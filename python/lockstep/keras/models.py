@@ -17,9 +17,11 @@ from . import saving
 from ._cloning import cloned
 from ._keras_tensor import Input
 from ._lambdas import safe_mode
-from ._layer import Layer, _policy_name, is_operation, shapes_in, wrapped
+from ._engine_objects import is_operation, wrapped
+from ._layer import Layer, _policy_name
 from ._model_data import arrays, by_order, triple, unpack_x_y_sample_weight
 from ._python_fit import PythonFit
+from ._shapes import shapes_in
 
 
 def _engine_metrics(metrics):
