@@ -195,12 +195,13 @@ std::function<NetworkStep(const Exercise&)> attention(int64_t length) {
 
 // Keras' networks of images as they are.
 template <auto application>
-Network published(const char* name, int64_t side) {
+Network published(const char* name, int64_t side, int64_t cpu_batch = 0) {
   return {.name = name,
           .make = classifier([] { return application({}, std::source_location::current()); },
                              images({side, side, 3}), labels(1000), momentum),
           .item = "images",
           .gpu_batches = {32, 128},
+          .cpu_batch = cpu_batch,
           .deep = true};
 }
 
@@ -248,8 +249,8 @@ std::vector<Network> all_networks() {
       published<applications::vgg16>("vgg16", 224),
       published<applications::vgg19>("vgg19", 224),
       published<applications::densenet121>("densenet121", 224),
-      published<applications::mobilenet_v2>("mobilenet_v2", 224),
-      published<applications::efficientnet_b0>("efficientnet_b0", 224),
+      published<applications::mobilenet_v2>("mobilenet_v2", 224, 4),
+      published<applications::efficientnet_b0>("efficientnet_b0", 224, 4),
       published<applications::inception_v3>("inception_v3", 299),
       published<applications::xception>("xception", 299),
       {.name = "vit_tiny",

@@ -58,7 +58,7 @@ def works_of(peer):
         # Asked for the same bits in every run, where that chooses other kernels.
         "PyTorch deterministic": [work for work in training if "/attention" in work],
         # Has no library of published networks.
-        "JAX jit": [work for work in every if suite.kind(suite.parsed(work)[1]) not in ("published", "xception")],
+        "JAX jit": [work for work in every if not suite.is_published(suite.parsed(work)[1])],
         # Many steps per launch, where a launch is a good part of a step.
         "JAX scan": [work for work in training if suite.parsed(work)[1] in ("mlp", "lenet", "vit_tiny", "gpt_tiny")],
     }

@@ -42,6 +42,11 @@ def resnet(net, x):
     return layers.Dense(net.classes)(layers.GlobalAveragePooling2D()(x))
 
 
+def published(net, x):
+    application = getattr(keras.applications, net.keras)
+    return application(weights=None, input_tensor=x, classes=net.classes, classifier_activation=None).output
+
+
 class Positions(layers.Layer):
     def build(self, shape):
         self.embedding = self.add_weight(name="positions", shape=shape[1:], initializer="random_normal")
@@ -127,7 +132,9 @@ class KerasSuite:
                 return model(x, training=False)
         else:
             loss_of = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-            if net.optimizer == "adamw":
+            if net.optimizer == "sgd":
+                optimizer = keras.optimizers.SGD(0.1, 0.9)
+            elif net.optimizer == "adamw":
                 optimizer = keras.optimizers.AdamW(3e-4, 0.1, BETA1, BETA2, EPSILON)
             else:
                 optimizer = keras.optimizers.Adam(LEARNING_RATE, BETA1, BETA2, EPSILON)

@@ -18,9 +18,9 @@ def images(side, channels, classes, **sizes):
     return SimpleNamespace(input=(side, side, channels), classes=classes, optimizer="adam", **sizes)
 
 
-def published(torchvision, side=224):
-    """Keras' networks of images, which PyTorch has in torchvision under these names; None: it has not."""
-    return images(side, 3, 1000, torchvision=torchvision)
+def published(torchvision, side=224, keras=None):
+    """Keras' networks of images, by the names in torchvision (None: it has it not) and, of those for CPUs, in Keras."""
+    return images(side, 3, 1000, torchvision=torchvision, keras=keras)
 
 
 def tokens(length, vocabulary, classes=None, optimizer="adam", **sizes):
@@ -42,8 +42,8 @@ NETWORKS = {
     "vgg16": published("vgg16"),
     "vgg19": published("vgg19"),
     "densenet121": published("densenet121"),
-    "mobilenet_v2": published("mobilenet_v2"),
-    "efficientnet_b0": published("efficientnet_b0"),
+    "mobilenet_v2": published("mobilenet_v2", keras="MobileNetV2"),
+    "efficientnet_b0": published("efficientnet_b0", keras="EfficientNetB0"),
     "inception_v3": published("inception_v3", 299),
     "xception": published(None, 299),
     "vit_tiny": images(28, 1, 10, patch=7, width=64, depth=2, heads=4, hidden=128),
@@ -68,9 +68,13 @@ def kind(name):
     """What a network is called where its definition stands: "resnet" for resnet18, "gpt" for all causal transformers."""
     if name in ("gpt_tiny", "nanogpt", "gpt2"):
         return "gpt"
-    if hasattr(NETWORKS[name], "torchvision"):
+    if is_published(name):
         return "xception" if NETWORKS[name].torchvision is None else "published"
     return re.sub(r"(\d+)?(_small|_tiny|_\d+k)?$", "", name) if name != "conv3d" else name
+
+
+def is_published(name):
+    return hasattr(NETWORKS[name], "torchvision")
 
 
 def has_images(name):
