@@ -4,7 +4,11 @@
 
 LOCKSTEP_BENCH_PYTHON names a Python that has TensorFlow, Keras, JAX and PyTorch; those that it lacks are left out. Every side is a
 process of its own, and its readings are taken in turn with those of the others, so that what else the machine does falls on all of
-them: compare the medians of one run with each other, not with those of another. All run on one thread of computation.
+them: compare the figures of one run with each other, not with those of another. All run on one thread of computation.
+
+Where memory lies makes one process 5% faster than another of the same program, so several of each side are asked. Processes that ran
+side by side are a pair: a ratio is the median over the pairs, and behind it stands the middle half of them. Where that is wide, or the
+machine was busy before, the ratio says little.
 """
 
 import argparse
@@ -70,20 +74,21 @@ def sides(wanted):
 
 
 def compare(work, processes, rounds):
-    """{side: its median}, of readings taken in turn. Where memory lies makes a step 5% faster in one process than in another of the
-    same program, so that several processes of each side are asked."""
+    """{side: what its processes took, one after the other}, each the median of readings taken in turn with those of the other sides."""
     count, _, _, wanted = WORKS[work]
-    readings = {}
+    taken = {}
     for _ in range(processes):
-        made = sides(wanted)
+        made, readings = sides(wanted), {}
         for side in made.values():
-            side.seconds(work, max(2, count // 10))
+            side.seconds(work, max(2, count // 5))
         for number in range(rounds):
             for name in list(made) if number % 2 else list(reversed(made)):
                 readings.setdefault(name, []).append(made[name].seconds(work, count))
         for side in made.values():
             side.close()
-    return {name: statistics.median(values) for name, values in readings.items()}
+        for name, values in readings.items():
+            taken.setdefault(name, []).append(statistics.median(values))
+    return taken
 
 
 def importing(rounds):
@@ -99,14 +104,19 @@ def importing(rounds):
             subprocess.run([sys.executable, "-c", statement], check=True, env=environment)
             return time.perf_counter() - start
         readings = [[seconds(statement) for statement in statements] for _ in range(rounds + 1)]
-    empty, numpy, lockstep = (statistics.median(values) for values in zip(*readings[1:]))
-    return {"lockstep": lockstep - empty, "numpy": numpy - empty}
+    return {"lockstep": [lockstep - empty for empty, _, lockstep in readings[1:]], "numpy": [numpy - empty for empty, numpy, _ in readings[1:]]}
 
 
-def told(work, medians, scale, unit):
-    own = medians["lockstep"]
-    others = ", ".join(f"{name} {value * scale:.4g} ({value / own:.2f} times as long)" for name, value in medians.items() if name != "lockstep")
-    print(f"{work}: lockstep {own * scale:.4g} {unit}; {others}", flush=True)
+def told(work, taken, scale, unit):
+    own = taken["lockstep"]
+    others = []
+    for name, values in taken.items():
+        if name != "lockstep":
+            ratios = sorted(value / mine for value, mine in zip(values, own))
+            last = len(ratios) - 1
+            others.append(f"{name} {statistics.median(values) * scale:.4g} ({statistics.median(ratios):.3f} times as long, "
+                          f"{ratios[round(last / 4)]:.3f} to {ratios[round(last * 3 / 4)]:.3f})")
+    print(f"{work}: lockstep {statistics.median(own) * scale:.4g} {unit}; {', '.join(others)}", flush=True)
 
 
 def main():
@@ -115,6 +125,9 @@ def main():
     parser.add_argument("--rounds", type=int, default=9, help="readings of every process")
     parser.add_argument("works", nargs="*", choices=[*WORKS, "import", []], help="default: all")
     options = parser.parse_args()
+    busy = os.getloadavg()[0]
+    if busy > 0.5:
+        print(f"the machine is busy: {busy:.1f} threads of others ran at once in the minute before", flush=True)
     for work in options.works or [*WORKS, "import"]:
         if work == "import":
             told(work, importing(options.processes * options.rounds), 1e3, "ms")

@@ -1,5 +1,6 @@
 // Models, losses, metrics, optimizers, callbacks.
 #include <algorithm>
+#include <chrono>
 
 #include "keras.h"
 #include "lockstep/data/dataset.h"
@@ -107,14 +108,28 @@ class WrittenCallback final : public CallbackBase {
   bool every_batch_, batch_logs_;
 };
 
-// Python learns of Ctrl-C between two steps.
+// Python learns of Ctrl-C between two steps: not at every one, for who asks needs the GIL, and waits for it as long as another thread
+// computes in Python.
 class Interruptible final : public CallbackBase {
  public:
-  void on_train_batch_end(int64_t, const Logs&) override { check_signals(); }
-  void on_test_batch_end(int64_t, const Logs&) override { check_signals(); }
-  void on_predict_batch_end(int64_t, const Logs&) override { check_signals(); }
-  void on_epoch_end(int, const Logs&) override { check_signals(); }
+  void on_train_batch_end(int64_t, const Logs&) override { check(); }
+  void on_test_batch_end(int64_t, const Logs&) override { check(); }
+  void on_predict_batch_end(int64_t, const Logs&) override { check(); }
+  void on_epoch_end(int, const Logs&) override { check(); }
   bool needs_every_batch() const override { return false; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::milliseconds kBetween{100};
+
+  void check() {
+    const Clock::time_point now = Clock::now();
+    if (now - checked_ < kBetween) return;
+    check_signals();
+    checked_ = Clock::now();
+  }
+
+  Clock::time_point checked_ = Clock::now();
 };
 
 std::vector<Callback> callbacks(Any sequence) {
