@@ -535,6 +535,7 @@ void bind_layers(nb::module_& m) {
            })
       .def("hold_layer", [](const Layer& l, const Layer& inner) { written(l).hold(inner); })
       .def("hold_variable", [](const Layer& l, const Variable& variable) { written(l).hold(variable); })
+      .def("own_state", [](const Layer& l) { return l.base()->own_state(); })
       .def("reset_states", [](const Layer& l) { keras::layers::reset_states(l, here()); })
       .def("add_loss", [](const Layer& l, Any loss) { written(l).penalize(tensor(loss)); });
   m.def("written_model", [](Any self, const std::string& class_name, const std::string& name, bool trainable,

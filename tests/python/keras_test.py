@@ -455,6 +455,28 @@ class Layers(unittest.TestCase):
         self.assertEqual(len(model.fit(x, y, epochs=2, verbose=0).history["loss"]), 2)
         self.assertEqual(model.predict(x[:2], verbose=0).dtype, np.float32)
 
+    def test_states_of_stateful_layers(self):
+        x = np.random.default_rng(0).random((4, 6, 3)).astype(np.float32)
+        for kind, count in ((keras.layers.LSTM, 2), (keras.layers.GRU, 1), (keras.layers.SimpleRNN, 1)):
+            layer = kind(5, stateful=True, dropout=0.5)
+            self.assertIsNone(layer.states, "not built")
+            layer(x)
+            self.assertEqual([tuple(state.shape) for state in layer.states], [(4, 5)] * count)
+            self.assertIs(layer.states[0], layer.states[0])
+            after = [state.numpy() for state in layer.states]
+            self.assertGreater(np.abs(after[0]).max(), 0)
+            other = kind(5)
+            other.build((4, 6, 3))
+            other.set_weights(layer.get_weights())
+            expected = layer(x).numpy()
+            np.testing.assert_allclose(other(x, initial_state=[keras.ops.convert_to_tensor(part) for part in after]).numpy(), expected, rtol=1e-5)
+            layer.reset_state()
+            self.assertEqual(np.abs(layer.states[0].numpy()).max(), 0)
+            self.assertIsNone(other.states)
+        first, second = keras.layers.LSTM(5, stateful=True), keras.layers.LSTM(5)
+        first(x)
+        self.assertEqual(second(x, initial_state=first.states).shape, (4, 5), "states are taken as they are")
+
 
 class Losses(unittest.TestCase):
     def test_against_numpy(self):

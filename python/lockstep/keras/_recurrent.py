@@ -9,7 +9,7 @@ from .._lockstep import KerasTensor
 from ..ops import _sizes
 from ..tensor import convert_to_tensor
 from . import saving
-from ._engine_objects import wrapped
+from ._engine_objects import same_objects, wrapped
 from ._layer import Layer
 
 
@@ -45,6 +45,12 @@ class OfCells(Layer):
     def get_initial_state(self, batch_size):
         """Zeros for so many examples: a list of the states."""
         return self.cell.get_initial_state(batch_size)
+
+    @property
+    def states(self):
+        """The variables that a stateful layer keeps its states in, once it is built; None: it keeps none."""
+        kept = [variable for variable in self._handle.own_state() if variable.dtype.is_floating]  # the others are of random generators
+        return same_objects(kept) or None
 
 
 def _is_of_engine(cell):
