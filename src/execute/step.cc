@@ -10,7 +10,7 @@ using observe::Category;
 namespace {
 
 // Devices on one GPU. Steps: one of ResNet-50 on two of them takes 36.8 ms where each is given after the last, and 37.4
-// where the next one is queued already. Lanes: 36.8 ms with one or two, 38 with four, 41 with eight and 63 with as many as
+// where the next one is queued already. Branches: 36.8 ms with one or two, 38 with four, 41 with eight and 63 with as many as
 // there could be.
 constexpr DeviceRunOptions kOnSharedGpu{.runs_ahead = 1, .branches = 2};
 
