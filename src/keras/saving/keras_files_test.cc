@@ -174,6 +174,29 @@ TEST_F(KerasFiles, DamagedArchivesAreRefused) {
               HasSubstr("model.weights.h5"));
 }
 
+TEST_F(KerasFiles, WeightsOfKeras1AreKnownByTheirNames) {
+  train::Hdf5Writer file;
+  file.set_texts("", "layer_names", {"conv", "pool", "bn"});
+  file.set_texts("conv", "weight_names", {"conv_W_1:0", "conv_b_1:0"});
+  file.add("conv", "conv_W_1:0", Tensor::full(DType::float32, {1, 1, 3, 2}, 2));
+  file.add("conv", "conv_b_1:0", Tensor::full(DType::float32, {2}, 3));
+  file.make_group("pool");
+  const std::vector<std::string> of_bn{"bn_gamma_1:0", "bn_beta_1:0", "bn_running_mean_1:0",
+                                       "bn_running_std_1:0"};
+  file.set_texts("bn", "weight_names", of_bn);
+  for (size_t i = 0; i < of_bn.size(); ++i)
+    file.add("bn", of_bn[i], Tensor::full(DType::float32, {2}, static_cast<double>(i)));
+  std::ofstream(path("one.h5"), std::ios::binary) << file.finish();
+  const Sequential model({layers::Conv2D(2, 1, {.input_shape = {4, 4, 3}}), layers::MaxPooling2D(),
+                          layers::BatchNormalization()});
+  model.load_weights(path("one.h5"));
+  std::vector<float> firsts;
+  for (const Variable& weight : model.weights()) firsts.push_back(weight.value().to_vector<float>()[0]);
+  EXPECT_THAT(firsts, ElementsAre(2, 3, 0, 1, 2, 3));
+  const Sequential other({layers::Conv2D(2, 1, {.input_shape = {4, 4, 3}}), layers::PReLU()});
+  EXPECT_THAT(error_of([&] { other.load_weights(path("one.h5")); }).what(), HasSubstr("bn_gamma_1"));
+}
+
 TEST_F(KerasFiles, NamesThatMeanSomethingElseAreRefused) {
   const Model model = two_layers();
   EXPECT_THAT(error_of([&] { model.save(path("m.weights.h5")); }).what(), HasSubstr("save_weights()"));

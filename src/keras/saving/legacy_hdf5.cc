@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "keras/saving/hdf5_weights.h"
 #include "keras/saving/keras2_config.h"
@@ -46,6 +47,21 @@ std::string plain_name(const std::string& weight) {
   return name.substr(0, name.find(':'));
 }
 
+// Whether a file of Keras 1 or 2 means this weight: "kernel" of a DepthwiseConv2D had another name in Keras 2, and in Keras 1 names
+// had the layer's in front and a number behind: "block1_conv1_W_1".
+bool is_called(const std::string& ours, std::string theirs) {
+  if (ours == theirs || (ours == "kernel" && theirs == "depthwise_kernel")) return true;
+  const size_t last = theirs.find_last_not_of("0123456789");
+  if (last != std::string::npos && last + 1 < theirs.size() && theirs[last] == '_') theirs.resize(last);
+  constexpr std::pair<const char*, const char*> kKeras1[] = {{"kernel", "_W"},
+                                                             {"bias", "_b"},
+                                                             {"moving_mean", "_running_mean"},
+                                                             {"moving_variance", "_running_std"}};
+  for (const auto& [name, ending] : kKeras1)
+    if (ours == name && theirs.ends_with(ending)) return true;
+  return theirs.ends_with("_" + ours);
+}
+
 // The layer's weights in the order of the file's names: Keras lists those that are trained first, unless the layer was frozen.
 std::vector<Variable> in_order_of(const Layer& layer, const std::vector<std::string>& names) {
   const std::vector<Variable> all = layer.weights();
@@ -53,13 +69,10 @@ std::vector<Variable> in_order_of(const Layer& layer, const std::vector<std::str
   std::stable_partition(trained_first.begin(), trained_first.end(),
                         [](const Variable& v) { return v.trainable(); });
   for (const std::vector<Variable>& order : {trained_first, all}) {
-    const bool same =
-        std::equal(order.begin(), order.end(), names.begin(), names.end(),
-                   [](const Variable& variable, const std::string& name) {
-                     const std::string ours = plain_name(variable.name()), theirs = plain_name(name);
-                     // What Keras 2 called it in a DepthwiseConv2D.
-                     return ours == theirs || (ours == "kernel" && theirs == "depthwise_kernel");
-                   });
+    const bool same = std::equal(order.begin(), order.end(), names.begin(), names.end(),
+                                 [](const Variable& variable, const std::string& name) {
+                                   return is_called(plain_name(variable.name()), plain_name(name));
+                                 });
     if (same) return order;
   }
   return {};
