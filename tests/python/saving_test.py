@@ -224,6 +224,17 @@ class Saving(unittest.TestCase):
             anew.load_weights(self.path(name))
             self.assert_same(anew, keras.models.load_model(self.path(name)))
 
+    def test_classes_of_ones_own_in_keras_older_format(self):
+        for model in (Residual(), Compiled(), keras.Sequential([keras.Input((4,)), Amplified(3.0), keras.layers.Dense(4)])):
+            model(self.x)
+            model.compile(0.01) if isinstance(model, Compiled) else model.compile("sgd", "mse")
+            model.fit(self.x, self.x, verbose=0)
+            model.save(self.path("own.h5"))
+            self.assert_same(model, keras.models.load_model(self.path("own.h5")))
+        keeping = keras.Sequential([keras.Input((4,)), Keeper(["a"])])
+        with self.assertRaisesRegex(NotImplementedError, "keeps files of its own, for which .h5 has no place"):
+            keeping.save(self.path("keeper.h5"))
+
     def test_what_cannot_be_saved_is_told(self):
         model = self.mlp()
         with self.assertRaisesRegex(ValueError, "must end in .keras"):

@@ -137,11 +137,12 @@ std::string written_legacy_hdf5(const Model& model, std::source_location where) 
   train::Hdf5Writer file(where);
   file.set_text("", "keras_version", kKerasVersion);
   file.set_text("", "backend", kBackend);
-  file.set_text("", kModelConfig,
-                Json::object({{"class_name",
-                               registered && registered->is_string() ? *registered : json.at("class_name")},
-                              {"config", json.at("config")}})
-                    .dump());
+  Json config = Json::object(
+      {{"class_name", registered && registered->is_string() ? *registered : json.at("class_name")},
+       {"config", json.at("config")}});
+  // Of a model with a call() of its own, which Keras does not read from such files.
+  if (const Json* build = json.find("build_config")) config.set("build_config", *build);
+  file.set_text("", kModelConfig, config.dump());
   std::vector<std::string> names;
   for (const Layer& layer : model.layers(where)) {
     names.push_back(layer.name());
@@ -153,9 +154,9 @@ std::string written_legacy_hdf5(const Model& model, std::source_location where) 
   file.set_text(kModelWeights, "backend", kBackend);
   if (!model.compiled(where)) return file.finish();
   Json training = json.at("compile_config");
-  const Json optimizer = training.at("optimizer");
-  training.set(kOptimizerConfig, Json::object({{"class_name", optimizer.at("class_name")},
-                                               {"config", optimizer.at("config")}}));
+  if (const Json* optimizer = training.find("optimizer"); optimizer && optimizer->is_object())
+    training.set(kOptimizerConfig, Json::object({{"class_name", optimizer->at("class_name")},
+                                                 {"config", optimizer->at("config")}}));
   training.erase("optimizer");
   file.set_text("", kTrainingConfig, training.dump());
   NamedArrays arrays(file, kOptimizerWeights);
