@@ -134,6 +134,16 @@ TEST(Names, AxesByPositionListsInBraces) {
   EXPECT_EQ(total.item<float>(), 3);
 }
 
+TEST(Names, MemoryOfOthers) {
+  std::vector<float> rows{1, 2, 3, 4, 5, 6};
+  tf::Tensor x = tf::from_blob(rows.data(), {tf::float32, {2, 3}});
+  EXPECT_EQ(x.numpy().data(), rows.data());
+  const tf::Tensor kept = x;
+  tf::give_back(std::move(x));
+  rows[0] = 9;
+  EXPECT_THAT(values(kept), ElementsAre(1, 2, 3, 4, 5, 6));
+}
+
 // --- modules -------------------------------------------------------------------------------------------------------
 
 TEST(Names, OfMathAndLinalg) {
