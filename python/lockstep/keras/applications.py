@@ -43,16 +43,16 @@ _PUBLISHED = "https://storage.googleapis.com/tensorflow/keras-applications/"
 class _Network:
     """A network that Keras has: what it is called there and in the zoo, and where its published weights are."""
 
-    def __init__(self, name, zoo, modules, mode, weights, without_top="_notop", size=224, called=None, **options):
+    def __init__(self, name, zoo, modules, mode, weights, without_top="_notop", size=224, called=None, beside="", **options):
         self.name, self.zoo, self.modules, self.mode, self.size = name, zoo, modules, mode, size
-        self.called, self.options = called or zoo, options
+        self.called, self.beside, self.options = called or zoo, beside, options
         self.files = [f"{weights}{ending}.h5" if weights.startswith("https:") else f"{_PUBLISHED}{weights}{ending}.h5" for ending in ("", without_top)]
 
     def make(self, include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation, name):
         if weights == "imagenet":
             file = self.files[0 if include_top else 1]
             raise NotImplementedError(f"{self.name}: weights=\"imagenet\" is not fetched without being asked for; "
-                                      f"weights=keras.utils.get_file(origin={file!r}, cache_subdir=\"models\") is Keras' file, weights=None begins anew")
+                                      f"weights=keras.utils.get_file(origin={file!r}, cache_subdir=\"models\") is Keras' file, weights=None begins anew{self.beside}")
         if weights is not None and not os.path.exists(weights):
             raise ValueError(f"{self.name}: weights is None or the path of a file, received {weights!r}, where there is none")
         if input_shape is None:
@@ -98,7 +98,9 @@ _NETWORKS = (
     _Network("MobileNetV2", "mobilenet_v2", ("mobilenet_v2",), "tf", "mobilenet_v2/mobilenet_v2_weights_tf_dim_ordering_tf_kernels_1.0_224",
              "_no_top", called="mobilenetv2_1.00_{0}"),
     _Network("EfficientNetB0", "efficientnet_b0", ("efficientnet",), "none", "https://storage.googleapis.com/keras-applications/efficientnetb0",
-             called="efficientnetb0"),
+             called="efficientnetb0",
+             beside=". With weights=\"imagenet\" Keras divides normalized images by the square roots of (0.229, 0.224, 0.225) as well, which a path does "
+                    "not make it do either"),
     _Network("InceptionV3", "inception_v3", ("inception_v3",), "tf", "inception_v3/inception_v3_weights_tf_dim_ordering_tf_kernels", size=299),
     _Network("Xception", "xception", ("xception",), "tf", "xception/xception_weights_tf_dim_ordering_tf_kernels", size=299),
 )
