@@ -158,10 +158,10 @@ def convert_to_tensor(value, dtype=None, dtype_hint=None, name=None):
 
 class Loan:
     """Arrays that are read where they are while a call takes, and may be written to when it has returned: tensors that somebody keeps
-    of them are copies from then on."""
+    of them are copies from then on. Without `lends` they are copied at once, to where tensors are made."""
 
-    def __init__(self):
-        self._tensors = []
+    def __init__(self, lends=True):
+        self._take, self._tensors = _lockstep.borrow_array if lends else _lockstep.from_array, []
 
     def __enter__(self):
         return self
@@ -174,7 +174,7 @@ class Loan:
         """The value as a tensor, for the time of the loan."""
         if isinstance(value, (Tensor, Variable)) or hasattr(value, "_as_tensor"):
             return convert_to_tensor(value)
-        made = _from_value(value, take=_lockstep.borrow_array)
+        made = _from_value(value, take=self._take)
         self._tensors.append(made)
         return made
 

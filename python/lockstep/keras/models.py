@@ -262,21 +262,26 @@ class Model(Layer):
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False, **kwargs):
         """One step on one batch."""
-        with Loan() as loan:
+        with self._loan_of_batch() as loan:
             logs = self._handle.train_on_batch(self._in_order(loan, x, y, sample_weight), class_weight)
         return logs if return_dict else _values(logs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False, **kwargs):
         """Loss and metrics of one batch."""
-        with Loan() as loan:
+        with self._loan_of_batch() as loan:
             logs = self._handle.test_on_batch(self._in_order(loan, x, y, sample_weight))
         return logs if return_dict else _values(logs)
 
     def predict_on_batch(self, x):
         """The results of one batch."""
-        with Loan() as loan:
+        with self._loan_of_batch() as loan:
             results = self._handle.predict_on_batch(self._in_order(loan, x, None, None)[0])
             return self._packed([result.numpy() for result in results])
+
+    def _loan_of_batch(self):
+        """Op by op, what is computed of the arrays alone is computed where they are: not on the host because they lie there."""
+        eager = (self._compiled is not None and self._compiled["run_eagerly"]) or _lockstep.config.functions_run_eagerly()
+        return Loan(lends=not eager)
 
     def _names_of_results(self, count):
         """What the results are called, where call() gives a dictionary; None: it does not."""
