@@ -10,8 +10,8 @@ namespace lockstep::keras {
 namespace {
 
 // Settings that say nothing that is not so anyway; the ones of an Input where they are those of layers, too.
-constexpr const char* kGone[] = {"time_major",  "softmax_robust_masking", "query_shape", "key_shape",
-                                 "value_shape", "is_legacy_optimizer",    "jit_compile", "input_length"};
+constexpr const char* kGone[] = {"softmax_robust_masking", "query_shape", "key_shape",   "value_shape",
+                                 "is_legacy_optimizer",    "jit_compile", "input_length"};
 constexpr const char* kGoneOfInputs[] = {"ragged", "sparse", "optional"};
 
 bool gone(const std::string& class_name, const std::string& name, const Json& value) {
@@ -22,6 +22,7 @@ bool gone(const std::string& class_name, const std::string& name, const Json& va
   if (name == "groups" && (by_channel || class_name.ends_with("Transpose"))) return true;
   if (by_channel && name.starts_with("kernel_") && name != "kernel_size") return true;
   return among(kGone) || (class_name == "InputLayer" && among(kGoneOfInputs)) ||
+         (name == "time_major" && value == Json(false)) ||
          (name == "decay" && value.is_number() && value.as_double() == 0);
 }
 
