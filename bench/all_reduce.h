@@ -9,8 +9,8 @@ namespace lockstep::bench {
 
 inline constexpr int64_t kReducedBytes = int64_t{64} << 20;
 
-// The bound: every device's values read once and every device's sum written once, a plain copy of as many bytes by
-// all cores.
+// The bound: every device's values read once and every device's sum written once, a plain copy of as many
+// bytes by all cores.
 std::vector<Candidate> all_reduce_candidates(int replicas);
 
 }  // namespace lockstep::bench

@@ -30,7 +30,8 @@ struct Candidate {
   double traffic = 0;  // bytes that its kernels read and write
 };
 
-// A candidate that calls `step` on the calling thread, and `finish` once behind the last of a reading: what has to be waited for.
+// A candidate that calls `step` on the calling thread, and `finish` once behind the last of a reading: what
+// has to be waited for.
 Candidate in_process(std::string name, std::function<void()> step, std::string note = {},
                      std::function<void()> finish = {});
 
@@ -61,19 +62,21 @@ struct Result {
   // Where not, the figure includes disturbed ones, and the reports put a question mark behind it.
   bool us_is_clean = true, ratio_is_clean = true;
   std::string error = {};  // why there are no figures
-  // Seconds from the start of a new process to the end of its first step: with nothing compiled before, and once more.
+  // Seconds from the start of a new process to the end of its first step: with nothing compiled before, and
+  // once more.
   std::optional<double> first_step_s = {}, first_step_again_s = {};
 };
 
 // The first candidate is the reference. One that throws gets an error in its result; the others go on.
 std::vector<Result> measure(const std::vector<Candidate>& candidates, const Effort& effort);
 
-// The same for candidates that do not fit into memory beside each other: `ours` first, which are gone when the next is measured,
-// then one after the other, with `release` called behind each. Ratios are of medians.
+// The same for candidates that do not fit into memory beside each other: `ours` first, which are gone when
+// the next is measured, then one after the other, with `release` called behind each. Ratios are of medians.
 std::vector<Result> measure_apart(std::vector<Candidate> ours, const std::vector<Candidate>& others,
                                   const Effort& effort, const std::function<void()>& release);
 
-// What a device does at most: a large product (a CPU: multiply-adds in registers), a long array that is read and written once.
+// What a device does at most: a large product (a CPU: multiply-adds in registers), a long array that is read
+// and written once.
 struct Ceiling {
   double flops_per_second = 0, bytes_per_second = 0;
 };
@@ -93,8 +96,8 @@ struct Measurement {
   std::string id() const;  // "gpu/lenet/float32/128"
 };
 
-// The parts of a result's time that the device would need at its ceilings for the operations and for the bytes of the first
-// candidate. Bytes can be above 1: what is read again lies in a cache.
+// The parts of a result's time that the device would need at its ceilings for the operations and for the
+// bytes of the first candidate. Bytes can be above 1: what is read again lies in a cache.
 struct Share {
   double flops = 0, bytes = 0;
 };

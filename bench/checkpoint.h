@@ -1,4 +1,5 @@
-// Saving a training run's state: what the step waits for, how fast the disk is used, what training notices meanwhile.
+// Saving a training run's state: what the step waits for, how fast the disk is used, what training notices
+// meanwhile.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,9 @@
 
 namespace lockstep::bench {
 
-// Bytes of the state that is saved: 1 GiB, or as many MiB as LOCKSTEP_BENCH_CHECKPOINT_MIB says. Files go to the folder
-// LOCKSTEP_BENCH_FOLDER, by default the one for temporary files: on a disk, or the figures say nothing of one.
+// Bytes of the state that is saved: 1 GiB, or as many MiB as LOCKSTEP_BENCH_CHECKPOINT_MIB says. Files go to
+// the folder LOCKSTEP_BENCH_FOLDER, by default the one for temporary files: on a disk, or the figures say
+// nothing of one.
 int64_t checkpoint_bytes();
 
 // A copy of the state to memory that was touched before; the call of an asynchronous save.

@@ -20,8 +20,8 @@ class Child {
   Child& operator=(const Child&) = delete;
 
   void ask(const nlohmann::json& request);
-  // The next line. Throws Error(io) where the child has ended, or says nothing for so long; it is killed then, for a late
-  // answer would be taken for that to a later question.
+  // The next line. Throws Error(io) where the child has ended, or says nothing for so long; it is killed
+  // then, for a late answer would be taken for that to a later question.
   nlohmann::json receive(std::chrono::seconds patience);
 
  private:

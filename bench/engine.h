@@ -12,8 +12,8 @@
 
 namespace lockstep::bench {
 
-// One logical device for each number of threads, and four of one thread, so that all are measured in one process.
-// Before a device is used.
+// One logical device for each number of threads, and four of one thread, so that all are measured in one
+// process. Before a device is used.
 void configure_devices();
 
 // The one of so many threads; Error(invalid_argument) where there is none.
@@ -27,8 +27,8 @@ enum class Mode { compiled, eager };
 Step engine_mlp(int64_t batch, int threads, Mode mode);
 
 // Model::fit on the same network with accuracy as a metric: one epoch over kFitExamples examples in memory,
-// shuffled, the progress bar on (and sent nowhere). Beside it, the step that it is made of: without metrics, on the
-// same batch every time.
+// shuffled, the progress bar on (and sent nowhere). Beside it, the step that it is made of: without metrics,
+// on the same batch every time.
 inline constexpr int64_t kFitExamples = 60000;
 Step engine_fit_epoch(int64_t batch, int threads);
 // What fit runs, by hand: on one batch, which stays in the cache, or on the next one of fit's examples.

@@ -120,7 +120,8 @@ std::function<NetworkStep(const Exercise&)> sentences(const std::function<keras:
       tokens(kSentence, kWords, 1), labels(10));
 }
 
-// Two convolutions at every resolution, on the way down and on the way up, joined across: a class for each pixel.
+// Two convolutions at every resolution, on the way down and on the way up, joined across: a class for each
+// pixel.
 keras::Model unet(int64_t side, int64_t width, int depth) {
   constexpr int64_t kClasses = 2;
   const auto pair = [](KerasTensor x, int64_t filters) {

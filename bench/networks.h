@@ -1,5 +1,5 @@
-// The networks that the benchmark trains and runs, one table for CPUs and GPUs: those of keras::applications, and others
-// that users train. bench/peers/suite.py has the same table for other frameworks.
+// The networks that the benchmark trains and runs, one table for CPUs and GPUs: those of keras::applications,
+// and others that users train. bench/peers/suite.py has the same table for other frameworks.
 #pragma once
 
 #include <cstdint>
@@ -30,14 +30,16 @@ struct Exercise {
   bool recomputes = false;  // what the forward pass makes, in the backward pass (keras::RematScope)
 };
 
-// A compiled step of a network with its arguments, on the device of the scope that it was made in. It has run once.
+// A compiled step of a network with its arguments, on the device of the scope that it was made in. It has run
+// once.
 class NetworkStep {
  public:
   // `results`: how many tensors the body gives.
   NetworkStep(FunctionCore::Body body, TensorList arguments, size_t results, const Exercise& exercise);
 
   void operator()() const;
-  // So many steps as one launch, on consecutive rows of `arrays`; false where the program or its device cannot.
+  // So many steps as one launch, on consecutive rows of `arrays`; false where the program or its device
+  // cannot.
   bool run_rows(std::span<const Tensor> arrays, int64_t rows, int64_t runs) const;
   ProgramStatistics statistics() const;
   std::string explain() const;  // the launches of the step, for people

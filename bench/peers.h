@@ -25,8 +25,9 @@ class Peers {
   static Peers on_gpu(const std::string& names = ".*");
   Peers(Peers&&) noexcept;
 
-  // Lets those that compile before they run do so for these works, in processes side by side, and calls `tell` with a line for
-  // each that is ready. Readings need none of it: what was compiled is kept on disk, and found there by the first of them.
+  // Lets those that compile before they run do so for these works, in processes side by side, and calls
+  // `tell` with a line for each that is ready. Readings need none of it: what was compiled is kept on disk,
+  // and found there by the first of them.
   void prepare(const std::vector<std::pair<std::string, int64_t>>& works,
                const std::function<void(const std::string&)>& tell) const;
 

@@ -116,7 +116,8 @@ Candidate measured_candidate(std::string name, const Measured& measured, Device&
   return candidate;
 }
 
-// The next rows of arrays on the GPU with every step, and many steps with one launch; none where that cannot be.
+// The next rows of arrays on the GPU with every step, and many steps with one launch; none where that cannot
+// be.
 void add_steps_at_once(std::vector<Candidate>& list, const NetworkStep& step, int64_t batch) {
   constexpr int64_t kAtOnce = 50, kMostBytes = int64_t{1} << 28;
   int64_t bytes = 0;

@@ -26,7 +26,8 @@ struct Standing {
   std::optional<double> memory_ratio() const;
 };
 
-// Points into `measurements`. Ours is the fastest of the candidates whose name begins with "Lockstep" and that are not aside.
+// Points into `measurements`. Ours is the fastest of the candidates whose name begins with "Lockstep" and
+// that are not aside.
 std::vector<Standing> standings(const std::vector<Measurement>& measurements);
 
 // Every standing, the losing ones marked, and how many those are; empty without standings.

@@ -151,8 +151,8 @@ std::vector<Fleet::Process> gloo_workers(int workers, const Fleet::Words& words,
   return all;
 }
 
-// Where there are as many cores as workers each has one: two on the same core would wait for each other's time slices. Otherwise
-// both sides of a comparison are crowded alike.
+// Where there are as many cores as workers each has one: two on the same core would wait for each other's
+// time slices. Otherwise both sides of a comparison are crowded alike.
 bool have_a_core_each(int workers) {
   return static_cast<int>(std::thread::hardware_concurrency()) >= workers;
 }
@@ -185,7 +185,7 @@ Candidate that_fails(std::string name, const std::string& why) {
           }};
 }
 
-// --- what a process does -------------------------------------------------------------------------------------------
+// --- what a process does -----------------------------------------------------------------------------------
 
 int serve_all_reduce(const std::string& folder) {
   const auto workers = comm::Workers::meet(comm::read_cluster(), {});

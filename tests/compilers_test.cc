@@ -1,4 +1,5 @@
-// What compilers say to programs that use the public headers: nothing to good ones, and to bad ones what is wrong.
+// What compilers say to programs that use the public headers: nothing to good ones, and to bad ones what is
+// wrong.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +44,7 @@ TEST(Compilers, Clang16TakesAProgramWithAllPublicHeaders) {
   EXPECT_TRUE(outcome.ok) << outcome.text;
 }
 
-// --- programs that do not compile ----------------------------------------------------------------------------------
+// --- programs that do not compile --------------------------------------------------------------------------
 
 class CompilersLong : public testing::TestWithParam<const char*> {
  protected:

@@ -1,5 +1,5 @@
-// The names that people try in their first hour, written as they write them: each is used here once, and stands in
-// docs/names.md.
+// The names that people try in their first hour, written as they write them: each is used here once, and
+// stands in docs/names.md.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +39,7 @@ std::vector<T> values(const tf::Tensor& x) {
   return x.to_vector<T>();
 }
 
-// --- tensors -------------------------------------------------------------------------------------------------------
+// --- tensors -----------------------------------------------------------------------------------------------
 
 TEST(Names, ConstantsHaveTensorFlowsDtypes) {
   const tf::Tensor x = tf::constant({{1.0, 2.0}, {3.0, 4.0}});
@@ -144,7 +144,7 @@ TEST(Names, MemoryOfOthers) {
   EXPECT_THAT(values(kept), ElementsAre(1, 2, 3, 4, 5, 6));
 }
 
-// --- modules -------------------------------------------------------------------------------------------------------
+// --- modules -----------------------------------------------------------------------------------------------
 
 TEST(Names, OfMathAndLinalg) {
   const tf::Tensor x = tf::constant({{1.0, 2.0}, {3.0, 4.0}});
@@ -223,7 +223,7 @@ TEST(Names, OfTest) {
   EXPECT_TRUE(tf::test::is_built_with_cuda() || !tf::test::is_gpu_available());
 }
 
-// --- devices and strategies ----------------------------------------------------------------------------------------
+// --- devices and strategies --------------------------------------------------------------------------------
 
 TEST(Names, OfDevices) {
   const auto gpus = tf::config::list_physical_devices("GPU");
@@ -306,7 +306,7 @@ TEST_F(NamesOfStrategies, WhatIsNotDistributedSaysSo) {
             4);
 }
 
-// --- keras ---------------------------------------------------------------------------------------------------------
+// --- keras -------------------------------------------------------------------------------------------------
 
 tf::keras::Sequential small_model() {
   return tf::keras::models::Sequential({tf::keras::layers::Input({4}),
@@ -425,7 +425,7 @@ TEST(Names, ASubclassNeedsNoTrack) {
   EXPECT_LT(history["loss"].back(), history["loss"].front());
 }
 
-// --- the page ------------------------------------------------------------------------------------------------------
+// --- the page ----------------------------------------------------------------------------------------------
 
 std::string text_of(const std::string& path) {
   std::ostringstream text;

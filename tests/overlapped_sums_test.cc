@@ -1,5 +1,5 @@
-// What the executor says of the order between streams is enough: devices whose queues are worked off in any order that
-// keeps it, here on the CPU, give the bits of devices that do everything at once.
+// What the executor says of the order between streams is enough: devices whose queues are worked off in any
+// order that keeps it, here on the CPU, give the bits of devices that do everything at once.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -72,8 +72,8 @@ World& world() {
   return *instance;
 }
 
-// All that comes to it happens at once when the queue is empty; what is captured and events are queued. Without a queue:
-// where the launches of the graph that is under way are made.
+// All that comes to it happens at once when the queue is empty; what is captured and events are queued.
+// Without a queue: where the launches of the graph that is under way are made.
 class QueueStream final : public HostStream {
  public:
   QueueStream(DeviceBackend& device, Queue* queue) : HostStream(device, true), queue_(queue) {}
@@ -312,7 +312,8 @@ TEST(OverlappedSums, HaveTheSameBitsInAnyOrderAndInBucketsOfAnySize) {
     }
 }
 
-// Statistics are summed in the midst of the forward and the backward pass, and read by the replicas themselves.
+// Statistics are summed in the midst of the forward and the backward pass, and read by the replicas
+// themselves.
 TEST(OverlappedSums, OfManyPhasesHaveTheSameBits) {
   const Shape input{8, 14, 14, 1};
   const Trained expected = train(conv_net, input, first_devices(1), -1, kSteps);
@@ -320,8 +321,8 @@ TEST(OverlappedSums, OfManyPhasesHaveTheSameBits) {
     EXPECT_EQ(train(conv_net, input, queueing_devices(count), 256, kSteps), expected) << count;
 }
 
-// Replicas of unequal sizes, one of them empty: every device holds results of several plans, one announces without a
-// replica.
+// Replicas of unequal sizes, one of them empty: every device holds results of several plans, one announces
+// without a replica.
 TEST(OverlappedSums, OfUnequalSlicesHaveTheSameBits) {
   const Trained expected = train(mlp, {13, 30}, first_devices(1), -1, kSteps);
   for (const int count : {2, 3, 4, 8})

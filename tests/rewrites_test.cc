@@ -1,5 +1,5 @@
-// Which rewrites a training step of each kind of network meets on a GPU. Nothing runs there: the graph is all that is
-// looked at.
+// Which rewrites a training step of each kind of network meets on a GPU. Nothing runs there: the graph is all
+// that is looked at.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

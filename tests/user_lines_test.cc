@@ -1,5 +1,6 @@
-// Whatever people call wrongly, the error names a line of their own program: that of the call, or, where the work happens
-// later, that which made the layer, the stage or the step. No message shows a line of the library.
+// Whatever people call wrongly, the error names a line of their own program: that of the call, or, where the
+// work happens later, that which made the layer, the stage or the step. No message shows a line of the
+// library.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -488,7 +489,7 @@ TEST_P(UserLines, OfTheCallAreNamed) {
 INSTANTIATE_TEST_SUITE_P(All, UserLines, testing::ValuesIn(bad_calls()),
                          [](const auto& info) { return std::to_string(info.index); });
 
-// --- work that happens later -----------------------------------------------------------------------------------------
+// --- work that happens later -------------------------------------------------------------------------------
 
 TEST(LinesOfLaterWork, AModelNamesTheLineThatMadeTheLayer) {
   const uint32_t made = __LINE__ + 1;

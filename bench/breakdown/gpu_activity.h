@@ -5,8 +5,9 @@
 
 namespace lockstep::bench {
 
-// What CUPTI looks at. Kernels of a graph, one by one, cost so much that small ones take several times as long as without it;
-// graphs as a whole, from the start of the first kernel to the end of the last, hardly anything.
+// What CUPTI looks at. Kernels of a graph, one by one, cost so much that small ones take several times as
+// long as without it; graphs as a whole, from the start of the first kernel to the end of the last, hardly
+// anything.
 enum class Detail : uint8_t { graphs, kernels };
 
 // Nanoseconds in which something of the kind was under way, whatever ran at the same time counted once.
@@ -18,8 +19,8 @@ struct GpuActivity {
   int64_t records = 0;           // graphs, kernels and copies
 };
 
-// Loads libcupti; one at a time. Throws Error(not_found) with the loader's words where it is not there, and Error(unsupported)
-// with CUPTI's where it refuses.
+// Loads libcupti; one at a time. Throws Error(not_found) with the loader's words where it is not there, and
+// Error(unsupported) with CUPTI's where it refuses.
 class GpuActivityRecorder {
  public:
   GpuActivityRecorder();

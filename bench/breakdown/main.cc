@@ -1,11 +1,13 @@
-// lockstep_breakdown: where the report on a run says that the time of a GPU went, beside what CUPTI saw in the same run.
+// lockstep_breakdown: where the report on a run says that the time of a GPU went, beside what CUPTI saw in
+// the same run.
 //
 //   lockstep_breakdown                 MLP, LeNet, ResNet-50 and GPT-2 on the first GPU
 //   lockstep_breakdown mlp lenet       some of them
 //   lockstep_breakdown --replicas 2    on two logical GPUs of it
 //
-// CUPTI looks twice: at graphs as a whole, which changes hardly anything and is what the report is held against; and at each
-// kernel, which tells how much of a graph's time are gaps between its kernels, and slows down small ones by a multiple.
+// CUPTI looks twice: at graphs as a whole, which changes hardly anything and is what the report is held
+// against; and at each kernel, which tells how much of a graph's time are gaps between its kernels, and slows
+// down small ones by a multiple.
 //
 // Ends with 0 where no part differs by more than 5% of the steps' time, with 1 where one does.
 #include <fmt/format.h>

@@ -1,8 +1,8 @@
-// How the benchmark speaks to the processes of a run that it measures. Stands alone: the programs that measure an engine itself
-// include it too.
+// How the benchmark speaks to the processes of a run that it measures. Stands alone: the programs that
+// measure an engine itself include it too.
 //
-// In a folder there are named pipes: in_RANK, from which each process reads what to do, and out, into which rank 0 writes what
-// it took. So a process that waits for the next reading takes no time from the others.
+// In a folder there are named pipes: in_RANK, from which each process reads what to do, and out, into which
+// rank 0 writes what it took. So a process that waits for the next reading takes no time from the others.
 #pragma once
 
 #include <fcntl.h>
@@ -37,7 +37,8 @@ inline std::string pipe_to(const std::string& folder, int rank) {
 }
 inline std::string pipe_from(const std::string& folder) { return folder + "/out"; }
 
-// What a process of the run does until the pipe is closed: `prepare(bytes)`, and then `step()` again and again.
+// What a process of the run does until the pipe is closed: `prepare(bytes)`, and then `step()` again and
+// again.
 template <class Prepare, class Step>
 int serve(const std::string& folder, int rank, Prepare prepare, Step step) {
   const int in = open(pipe_to(folder, rank).c_str(), O_RDONLY | O_CLOEXEC);

@@ -1,4 +1,5 @@
-// What tapes see of a custom-gradient function: one op, never emitted, that leads from its inputs to its outputs.
+// What tapes see of a custom-gradient function: one op, never emitted, that leads from its inputs to its
+// outputs.
 #pragma once
 
 #include <functional>

@@ -708,7 +708,7 @@ TEST_F(Tape, DtypesOfGradientsAreTheirSources) {
   EXPECT_THAT(gradient.to_vector<float>(), ElementsAre(2, 4));
 }
 
-// --- reads in another dtype ----------------------------------------------------------------------------------
+// --- reads in another dtype --------------------------------------------------------------------------------
 
 Tensor cast_to(const Tensor& value, DType dtype, std::source_location where) {
   return cast(TensorArg(value, where), dtype);

@@ -21,8 +21,8 @@
 namespace lockstep {
 namespace {
 
-// What a function did: its ops, with numbers in the place of tensors. It holds what came from outside and what cannot be
-// computed a second time, and nothing else.
+// What a function did: its ops, with numbers in the place of tensors. It holds what came from outside and
+// what cannot be computed a second time, and nothing else.
 class Recomputation {
  public:
   struct Result {
@@ -63,7 +63,8 @@ class Recomputation {
   }
 
   const std::source_location& where() const { return where_; }
-  // Whether this input is a weight. Weights are there anyhow, and so is what is made of them alone: they wait for nothing.
+  // Whether this input is a weight. Weights are there anyhow, and so is what is made of them alone: they wait
+  // for nothing.
   bool is_weight(int input) const { return is_weight_[static_cast<size_t>(input)]; }
 
  private:
@@ -84,8 +85,9 @@ struct RecomputeAttrs {
   void visit(auto&& v) const { v("recomputation", reinterpret_cast<uintptr_t>(recomputation.get())); }
 };
 
-// Nothing of the second run may begin before a gradient has arrived: else the values that it makes would be there as long
-// as if they had been kept. Only programs have an order of their own; eager ops run when they are called.
+// Nothing of the second run may begin before a gradient has arrived: else the values that it makes would be
+// there as long as if they had been kept. Only programs have an order of their own; eager ops run when they
+// are called.
 Tensor after(const Tensor& input, std::span<const Tensor> arrived, std::source_location where) {
   return Trace::current() ? barrier(input, arrived, where) : input;
 }
@@ -182,7 +184,8 @@ class Recording final : public Recorder {
     return found != values_.end() && !from_outside_[static_cast<size_t>(found->second)].defined();
   }
 
-  // Ends the recording. `inputs`: gets what the function used from outside, as far as its outputs depend on it.
+  // Ends the recording. `inputs`: gets what the function used from outside, as far as its outputs depend on
+  // it.
   std::shared_ptr<const Recomputation> finish(std::span<const Tensor> outputs, TensorList& inputs) {
     for (const Tensor& output : outputs) done_.outputs_.push_back(value_of(output));
     std::vector<bool> needed(static_cast<size_t>(done_.values_), false);

@@ -406,7 +406,7 @@ TEST_F(RecomputeGrad, MistakesNameTheLine) {
             ErrorCode::shape_mismatch);
 }
 
-// --- compiled ------------------------------------------------------------------------------------------------
+// --- compiled ----------------------------------------------------------------------------------------------
 
 // Of a deep network, the inside of one block is there at a time instead of all.
 TEST_F(RecomputeGrad, APlanTakesLessMemory) {

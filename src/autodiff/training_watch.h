@@ -1,4 +1,5 @@
-// Who is told when gradients of variables are taken outside of replicas, so by a step that runs on one device.
+// Who is told when gradients of variables are taken outside of replicas, so by a step that runs on one
+// device.
 #pragma once
 
 #include <source_location>

@@ -14,9 +14,10 @@ struct ChildResult {
   std::string mishap;     // where not: "did not answer within 30 s", "died of signal 11 (Segmentation fault)"
 };
 
-// Calls work(write) in a forked child and waits. After `timeout_s` seconds the child is killed. The child has no
-// thread but the one that calls `work`, and ends without destructors of statics or exit handlers; what `work` changes
-// (the environment, loaded libraries) changes there alone. An exception that leaves `work` is a mishap.
+// Calls work(write) in a forked child and waits. After `timeout_s` seconds the child is killed. The child has
+// no thread but the one that calls `work`, and ends without destructors of statics or exit handlers; what
+// `work` changes (the environment, loaded libraries) changes there alone. An exception that leaves `work` is
+// a mishap.
 ChildResult run_in_child(const std::function<void(const std::function<void(std::string_view)>& write)>& work,
                          double timeout_s);
 

@@ -1,4 +1,5 @@
-// A web server for tests: answers each request on a port of its own at 127.0.0.1 with what a function returns.
+// A web server for tests: answers each request on a port of its own at 127.0.0.1 with what a function
+// returns.
 #pragma once
 
 #include <arpa/inet.h>

@@ -158,7 +158,8 @@ __attribute__((no_sanitize("thread"))) void run_team(int threads, void (*body)(v
   char fork = 0;
   char join = 0;
   const bool flush = flushes_to_zero();
-  // A smaller team would end threads that the next one starts anew: those that are not needed take no index instead.
+  // A smaller team would end threads that the next one starts anew: those that are not needed take no index
+  // instead.
   [[maybe_unused]] const int team =
       threads < largest_team && largest_team <= omp_get_max_threads() ? largest_team : threads;
   __tsan_release(&fork);

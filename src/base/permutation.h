@@ -1,7 +1,7 @@
 // A random order whose places can be asked for one by one.
 //
-// What stands at a place depends on the key, the count and the place alone: any device makes the same order, any part of
-// it at any time, and nobody needs the whole.
+// What stands at a place depends on the key, the count and the place alone: any device makes the same order,
+// any part of it at any time, and nobody needs the whole.
 #pragma once
 
 #include <cstdint>
@@ -11,9 +11,10 @@
 
 namespace lockstep {
 
-// The numbers 0 ... count - 1; a value type. A place is a row and a column of a grid that is hardly larger than the count.
-// Moves turn each column by a random number of rows and each row by a random number of columns: every one can be undone,
-// so no number comes twice. A result beyond the count is moved again until it is below.
+// The numbers 0 ... count - 1; a value type. A place is a row and a column of a grid that is hardly larger
+// than the count. Moves turn each column by a random number of rows and each row by a random number of
+// columns: every one can be undone, so no number comes twice. A result beyond the count is moved again until
+// it is below.
 class Permutation {
  public:
   // A count is at least 1 and below 2^62.
@@ -60,8 +61,8 @@ class Permutation {
   }
 
  private:
-  // The smallest even number whose square is no less: turns of an odd number of places alone would reach only half of
-  // the orders.
+  // The smallest even number whose square is no less: turns of an odd number of places alone would reach only
+  // half of the orders.
   static constexpr uint32_t even_root(uint64_t count) {
     uint64_t root = 0;
     for (uint64_t bit = uint64_t{1} << 31; bit > 0; bit /= 2)
@@ -77,7 +78,8 @@ class Permutation {
   uint32_t rows_, columns_, moves_;
 };
 
-// The same order for one who asks for much of it: all turns are made at once, which are some square roots of the count.
+// The same order for one who asks for much of it: all turns are made at once, which are some square roots of
+// the count.
 class TabledPermutation {
  public:
   TabledPermutation(uint64_t key, int64_t count);

@@ -13,8 +13,8 @@ namespace lockstep::protobuf {
 
 enum class WireType : uint8_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
 
-// Numbers of as many bytes as they need, as they stand in packed lists. take_varint() takes one off the front and
-// throws Error(io) where there is none.
+// Numbers of as many bytes as they need, as they stand in packed lists. take_varint() takes one off the front
+// and throws Error(io) where there is none.
 void append_varint(std::string& text, uint64_t value);
 uint64_t take_varint(std::string_view& text, std::source_location where = std::source_location::current());
 

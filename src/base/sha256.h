@@ -1,4 +1,5 @@
-// SHA-256 (FIPS 180-4): tells whether a file is the one that was meant, and (HMAC, RFC 2104) whether a peer knows a secret.
+// SHA-256 (FIPS 180-4): tells whether a file is the one that was meant, and (HMAC, RFC 2104) whether a peer
+// knows a secret.
 #pragma once
 
 #include <array>

@@ -69,8 +69,8 @@ LoadResult load_library(std::span<const std::string> candidates);
 // empty where that cannot be told.
 std::string folder_of_code(const void* address);
 
-// The folders that the dynamic loader searches for a library of this one, in order: LD_LIBRARY_PATH, the library's
-// own list, the system's. Its cache (/etc/ld.so.cache) comes before the system's.
+// The folders that the dynamic loader searches for a library of this one, in order: LD_LIBRARY_PATH, the
+// library's own list, the system's. Its cache (/etc/ld.so.cache) comes before the system's.
 std::vector<std::string> loader_folders();
 
 }  // namespace lockstep

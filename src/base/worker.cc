@@ -39,8 +39,8 @@ void wait_while(const std::atomic<uint32_t>& atom, uint32_t value, Waiting waiti
 }  // namespace
 
 Waiting waiting_of(int threads) {
-  // Those of the process, which may be a part of the machine's: a launcher shares them out. Its first thread's, for any
-  // other may have been given some of them.
+  // Those of the process, which may be a part of the machine's: a launcher shares them out. Its first
+  // thread's, for any other may have been given some of them.
   cpu_set_t set;
   const int cores = sched_getaffinity(getpid(), sizeof set, &set) == 0
                         ? CPU_COUNT(&set)
@@ -120,7 +120,8 @@ void Gate::abort() {
   wake_all(arrived_);
 }
 
-// Either whoever raises sees that somebody waits, or he who waits sees the new value: one order of all four operations.
+// Either whoever raises sees that somebody waits, or he who waits sees the new value: one order of all four
+// operations.
 void WaitableCounter::raise() {
   value_.fetch_add(1, std::memory_order_seq_cst);
   if (waiting_.load(std::memory_order_seq_cst) > 0) wake_all(value_);

@@ -76,8 +76,8 @@ class Gate {
   std::atomic<uint32_t> arrived_{0};
 };
 
-// Counts up, from 0 and past its range to 0 again; threads wait until it has reached a number. Raising it takes no call of
-// the system while nobody sleeps.
+// Counts up, from 0 and past its range to 0 again; threads wait until it has reached a number. Raising it
+// takes no call of the system while nobody sleeps.
 class WaitableCounter {
  public:
   void raise();

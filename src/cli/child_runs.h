@@ -1,4 +1,5 @@
-// Trainings of this tool as processes of their own, one after the other: what `lockstep scale` and `lockstep plan` measure.
+// Trainings of this tool as processes of their own, one after the other: what `lockstep scale` and `lockstep
+// plan` measure.
 #pragma once
 
 #include <optional>
@@ -63,7 +64,8 @@ int64_t usable_gpus();
 int64_t steps_of(const Json& result);
 double median_step_s(const Json& result);
 double undisturbed_step_s(const Json& result);
-// The part of the steps' time in which threads of the run had work and no core; of several workers, those of the first.
+// The part of the steps' time in which threads of the run had work and no core; of several workers, those of
+// the first.
 double waited_for_cores(const Json& result);
 
 }  // namespace lockstep::cli

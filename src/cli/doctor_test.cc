@@ -1,4 +1,5 @@
-// The tool itself, as a script would call it, with stand-ins for NVIDIA's libraries where the loader finds them first.
+// The tool itself, as a script would call it, with stand-ins for NVIDIA's libraries where the loader finds
+// them first.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -56,7 +56,8 @@ std::string about_unread_word(const CLI::App& app) {
   return text;
 }
 
-// The words behind "--" of lockstep launch are another program's: they are taken from the line before it is parsed.
+// The words behind "--" of lockstep launch are another program's: they are taken from the line before it is
+// parsed.
 std::vector<std::string> program_behind_mark(int& argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "launch") return {};
   char** const end = argv + argc;
@@ -67,7 +68,8 @@ std::vector<std::string> program_behind_mark(int& argc, char** argv) {
   return {mark + 1, end};
 }
 
-// The words behind the script of lockstep run are the script's: they are taken from the line before it is parsed.
+// The words behind the script of lockstep run are the script's: they are taken from the line before it is
+// parsed.
 std::vector<std::string> words_of_script(int& argc, char** argv) {
   if (argc < 2 || std::string_view(argv[1]) != "run") return {};
   int script = 2;

@@ -40,7 +40,7 @@ struct PlanFlags {
   std::string output;
 };
 
-// --- how good forecasts were here ----------------------------------------------------------------------------------
+// --- how good forecasts were here --------------------------------------------------------------------------
 
 // The error found by the last validation on this machine, for every forecast to come.
 std::string error_file() {
@@ -94,7 +94,7 @@ std::string error_line(const Json& validation) {
                         100 * waited));
 }
 
-// --- the step ------------------------------------------------------------------------------------------------------
+// --- the step ----------------------------------------------------------------------------------------------
 
 struct Profiled {
   plan::StepModel model;
@@ -102,8 +102,8 @@ struct Profiled {
   int64_t batch = 0;
 };
 
-// The step of one device at two batch sizes, each with its launches timed and without. Where it is only computed from, small
-// batches and few steps will do, and nothing is timed.
+// The step of one device at two batch sizes, each with its launches timed and without. Where it is only
+// computed from, small batches and few steps will do, and nothing is timed.
 constexpr int kProfileRuns = 4;
 Profiled profile(const PlanFlags& flags, bool measures, ChildRuns& runs) {
   Profiled made;
@@ -123,7 +123,8 @@ Profiled profile(const PlanFlags& flags, bool measures, ChildRuns& runs) {
             std::source_location::current(), "the data has only ", schedule.schedule.examples,
             " examples, fewer than a batch of ", examples, "; use a smaller --batch-size");
     if (!measures) return schedule;
-    // Launches that are timed one by one take longer than in steps that nobody looks at: those are what counts.
+    // Launches that are timed one by one take longer than in steps that nobody looks at: those are what
+    // counts.
     run.profiles = false;
     schedule.step_s = undisturbed_step_s(runs.train(run).result);
     const double sum = std::accumulate(schedule.launch_s.begin(), schedule.launch_s.end(), 0.0);
@@ -137,7 +138,8 @@ Profiled profile(const PlanFlags& flags, bool measures, ChildRuns& runs) {
 
 constexpr int kAll = 1 << 20;  // devices of one node, or of one process
 
-// Devices of this machine that are CPUs share its cores, and sum on their own threads; processes do so beside.
+// Devices of this machine that are CPUs share its cores, and sum on their own threads; processes do so
+// beside.
 plan::Surroundings this_machine(int64_t threads, double jitter) {
   plan::Surroundings around{.jitter = jitter};
   around.network.inside = plan::measure_memory();
@@ -160,9 +162,9 @@ plan::Surroundings processes_here(int64_t threads, double jitter) {
   return around;
 }
 
-// Logical GPUs share the one that they are parts of: what runs on two of them at once takes twice as long. A sum of n of them
-// reads n numbers and writes n, all in one memory: in the accounts of a ring, which has each send 2 (n - 1) / n, a quarter of
-// its rate for two.
+// Logical GPUs share the one that they are parts of: what runs on two of them at once takes twice as long. A
+// sum of n of them reads n numbers and writes n, all in one memory: in the accounts of a ring, which has each
+// send 2 (n - 1) / n, a quarter of its rate for two.
 plan::Surroundings parts_of_gpus(double jitter) {
   constexpr double kReadsAndWrites = 4;
   const doctor::Ceilings ceilings = doctor::ceilings(device_by_name("/GPU:0"));
@@ -208,7 +210,7 @@ plan::ForecastOptions options_of(const PlanFlags& flags, const Profiled& step) {
   return options;
 }
 
-// --- for people ----------------------------------------------------------------------------------------------------
+// --- for people --------------------------------------------------------------------------------------------
 
 std::string amount(double bytes) {
   return bytes >= 1e9 ? fmt::format("{:.1f} GB", bytes / 1e9) : fmt::format("{:.1f} MB", bytes / 1e6);
@@ -284,7 +286,7 @@ std::string to_text(const plan::Forecast& forecast, const Profiled& step) {
   return text + assumptions(options);
 }
 
-// --- the two things it does ----------------------------------------------------------------------------------------
+// --- the two things it does --------------------------------------------------------------------------------
 
 struct Comparison {
   int64_t workers, devices;

@@ -45,7 +45,8 @@ TEST_F(Predictions, AreLinesOfJson) {
   EXPECT_EQ(prediction_lines({{"prediction", deep}}), "[[1, 2], [3, 4]]\n[[5, 6], [7, 8]]\n");
 }
 
-// The format: magic, version 1.0, length of the header, a Python dictionary, padding to 64 bytes, the numbers.
+// The format: magic, version 1.0, length of the header, a Python dictionary, padding to 64 bytes, the
+// numbers.
 TEST_F(Predictions, AreArraysOfNumPy) {
   for (const DType dtype : {DType::float32, DType::float64, DType::bfloat16, DType::int32}) {
     const Tensor prediction = cast(Tensor::from<float>({1, 2, 3, 4, 5, 6}, {2, 3}), dtype);

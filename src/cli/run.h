@@ -19,11 +19,12 @@ struct RunReports {
   bool tests = true;             // whether the model is tested, while it learns and at the end
 };
 
-// Trains under the strategy, prints how it goes and the report on the run, writes the run's files and gives the result:
-// loss and metrics (of the validation examples where there are some), examples_per_s, devices, ...; where a signal ended
-// training, its number as "signal"; where something could not be written although training went on, what as "problems".
-// All that is to be written is opened before training begins. Throws Error where the run cannot be carried out. A strategy
-// that prints reports itself (StrategyOptions::report) would print this one twice.
+// Trains under the strategy, prints how it goes and the report on the run, writes the run's files and gives
+// the result: loss and metrics (of the validation examples where there are some), examples_per_s, devices,
+// ...; where a signal ended training, its number as "signal"; where something could not be written although
+// training went on, what as "problems". All that is to be written is opened before training begins. Throws
+// Error where the run cannot be carried out. A strategy that prints reports itself (StrategyOptions::report)
+// would print this one twice.
 Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const RunReports& reports);
 
 // The model that the run starts from, not compiled unless its JSON says how.

@@ -77,7 +77,7 @@ Shape without_batch(const Shape& shape) {
   return dims;
 }
 
-// --- reading -----------------------------------------------------------------------------------------------------
+// --- reading -----------------------------------------------------------------------------------------------
 
 struct TrainAndTest {
   Batch train, test;
@@ -241,7 +241,8 @@ class Loader {
   static Tensor columns_of(const keras::datasets::Table& table, const std::vector<int64_t>& positions) {
     return gather(table.values, Tensor::from(positions, {std::ssize(positions)}), 1);
   }
-  // Columns that hold labels, of a table that may have none: the model's input says so where they go by number.
+  // Columns that hold labels, of a table that may have none: the model's input says so where they go by
+  // number.
   void leave_out(const keras::datasets::Table& table, bool header, const FieldNames& names,
                  std::vector<bool>& taken) const {
     const Shape& input = ends_.inputs[0].shape;
@@ -288,7 +289,7 @@ TrainAndTest load(const RunFile& run, const Source& source, const Ends& ends, co
   });
 }
 
-// --- fitting to the model ------------------------------------------------------------------------------------------
+// --- fitting to the model ----------------------------------------------------------------------------------
 
 bool accepts(const Shape& wanted, const Shape& given) {
   if (wanted.rank() != given.rank()) return false;

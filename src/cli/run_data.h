@@ -23,9 +23,9 @@ struct LoadOptions {
   bool shuffle = true;  // false: files of folders in the order of their names
 };
 
-// Reads the examples and brings them to what the model takes: integer inputs get int32, others float32 (float64
-// where the model takes that), scaled; where an example's size fits the model's input its shape is made to fit.
-// x, y and sample_weight are in the order of the model's inputs and outputs.
+// Reads the examples and brings them to what the model takes: integer inputs get int32, others float32
+// (float64 where the model takes that), scaled; where an example's size fits the model's input its shape is
+// made to fit. x, y and sample_weight are in the order of the model's inputs and outputs.
 RunData load_data(const RunFile& run, const keras::Model& model, const LoadOptions& options = {});
 
 }  // namespace lockstep::cli

@@ -73,7 +73,7 @@ Json source_schema(const std::variant<Alternatives...>*, bool with_options) {
 
 }  // namespace
 
-// --- model -----------------------------------------------------------------------------------------------------------
+// --- model -------------------------------------------------------------------------------------------------
 
 bool ModelSettings::from_json() const {
   return json.contains("class_name") ||
@@ -133,7 +133,7 @@ Json ModelSettings::schema() {
   return Json::object({{"anyOf", choices}});
 }
 
-// --- data ------------------------------------------------------------------------------------------------------------
+// --- data --------------------------------------------------------------------------------------------------
 
 const std::vector<std::string>& BuiltinSource::names() {
   static const std::vector<std::string> all{"digits", "mnist", "fashion_mnist", "cifar10", "cifar100"};
@@ -218,7 +218,7 @@ Json DataSettings::write(const std::string& folder) const {
 }
 Json DataSettings::schema() { return source_schema(static_cast<const Source*>(nullptr), true); }
 
-// --- compile ---------------------------------------------------------------------------------------------------------
+// --- compile -----------------------------------------------------------------------------------------------
 
 keras::CompileOptions CompileSettings::options(const std::string& path) const {
   Json config = Json::object({{"run_eagerly", run_eagerly},
@@ -240,7 +240,7 @@ keras::CompileOptions CompileSettings::options(const std::string& path) const {
   return keras::CompileOptions::deserialize(config);
 }
 
-// --- the file --------------------------------------------------------------------------------------------------------
+// --- the file ----------------------------------------------------------------------------------------------
 
 std::string RunFile::resolve(const std::string& path) const {
   return (std::filesystem::path(folder) / path).lexically_normal().string();

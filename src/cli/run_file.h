@@ -1,6 +1,7 @@
 // A run as a file: model, data, compile and fit settings (docs/run.schema.json).
 //
-// Every mistake is an Error that names the key as a path ("fit.batch_size"), what is allowed, and the nearest spelling.
+// Every mistake is an Error that names the key as a path ("fit.batch_size"), what is allowed, and the nearest
+// spelling.
 #pragma once
 
 #include <cstdint>
@@ -25,10 +26,10 @@ struct ModelSettings {
   static Json schema();
 };
 
-// --- where examples come from --------------------------------------------------------------------------------------
+// --- where examples come from ------------------------------------------------------------------------------
 
-// What a file calls the inputs of a model, the labels of its outputs or their weights: one name, a list in the
-// model's order, or an object from the model's names to the file's. Several names of one input or output
+// What a file calls the inputs of a model, the labels of its outputs or their weights: one name, a list in
+// the model's order, or an object from the model's names to the file's. Several names of one input or output
 // (["height", "width"]) are joined along the last dimension.
 struct FieldNames {
   std::vector<std::string> listed = {};
@@ -196,7 +197,7 @@ struct DataSettings {
   static Json schema();
 };
 
-// --- training ------------------------------------------------------------------------------------------------------
+// --- training ----------------------------------------------------------------------------------------------
 
 struct CompileSettings {
   Json optimizer = {};

@@ -37,7 +37,8 @@ class Mutation : public JsonMutation {
   }
 };
 
-// The files that the seeds name, in a folder of this process: examples for two inputs and two outputs, with weights.
+// The files that the seeds name, in a folder of this process: examples for two inputs and two outputs, with
+// weights.
 inline const std::string& folder_of_examples() {
   static const TestFolder made("run_mutations");
   static const std::string folder = [] {

@@ -66,7 +66,7 @@ class RunTest : public ::testing::Test {
 
 constexpr const char* kDigits = R"("data": {"name": "digits", "train_size": 600, "test_size": 100})";
 
-// --- training ------------------------------------------------------------------------------------------------------
+// --- training ----------------------------------------------------------------------------------------------
 
 TEST_F(RunTest, ApplicationOnDigits) {
   const Json result = carried_out(std::string(R"({"model": "mlp", "fit": {"epochs": 4}, )") + kDigits + "}");
@@ -131,7 +131,8 @@ TEST_F(RunTest, StepLogHoldsEveryStepsOwnLoss) {
     EXPECT_EQ(line.find(std::to_string(step) + "," + std::to_string((step - 1) / 3 + 1) + ","), 0u) << line;
     losses.push_back(std::stod(line.substr(line.rfind(',') + 1)));
   }
-  // Nothing is learnt at rate 0: the epochs are alike, their batches are not, and the mean is the epoch's loss.
+  // Nothing is learnt at rate 0: the epochs are alike, their batches are not, and the mean is the epoch's
+  // loss.
   ASSERT_EQ(losses.size(), 6u);
   EXPECT_EQ(losses[0], losses[3]);
   EXPECT_NE(losses[0], losses[1]);
@@ -159,7 +160,7 @@ TEST_F(RunTest, KerasModelInTheFileItself) {
   EXPECT_THAT(mistake(run.dump()), HasSubstr("compile: the model's file does not say how to train it"));
 }
 
-// --- data ------------------------------------------------------------------------------------------------------------
+// --- data --------------------------------------------------------------------------------------------------
 
 TEST_F(RunTest, CsvWithRegression) {
   std::ofstream file(folder_ / "table.csv");
@@ -263,7 +264,7 @@ TEST_F(RunTest, GptLearnsAText) {
   EXPECT_GT(result.at("accuracy").as_double(), 0.9);
 }
 
-// --- several inputs and outputs ------------------------------------------------------------------------------------
+// --- several inputs and outputs ----------------------------------------------------------------------------
 
 constexpr const char* kTwoEnds = R"({"class_name": "Functional", "config": {"name": "two", "layers": [
     {"class_name": "InputLayer", "name": "size", "config": {"batch_shape": [null, 2], "name": "size"}, "inbound_nodes": []},
@@ -409,7 +410,7 @@ TEST_F(RunTest, WeightsOfTheseNamesDoNotDecay) {
       HasSubstr("compile.exclude_from_weight_decay: no weight has \"biass\" in its name; there are "));
 }
 
-// --- mistakes ----------------------------------------------------------------------------------------------------------
+// --- mistakes ----------------------------------------------------------------------------------------------
 
 TEST_F(RunTest, MistakesNameTheirKey) {
   const auto with = [&](const std::string& key, const std::string& value) {
@@ -510,7 +511,7 @@ TEST_F(RunTest, NumbersThatDoNotFitAreRefused) {
               HasSubstr("axis 4294967295 does not exist in a tensor of rank 3"));
 }
 
-// --- the schema ----------------------------------------------------------------------------------------------------------
+// --- the schema --------------------------------------------------------------------------------------------
 
 TEST_F(RunTest, PublishedSchemaIsTheReaders) {
   const std::string path = LOCKSTEP_SOURCE_DIR "/docs/run.schema.json";
@@ -564,10 +565,10 @@ TEST_F(RunTest, EveryKeyOfTheSchemaIsRead) {
   EXPECT_GT(keys, 80);
 }
 
-// --- the real thing --------------------------------------------------------------------------------------------------------
+// --- the real thing ----------------------------------------------------------------------------------------
 
-// 9,000 real digits to learn from and 1,000 held back: the files of MNIST's test half are enough. They are drawn at
-// random, since the writers of that half are in no random order.
+// 9,000 real digits to learn from and 1,000 held back: the files of MNIST's test half are enough. They are
+// drawn at random, since the writers of that half are in no random order.
 void expect_accuracy_on_mnist(const char* model, double accuracy, std::FILE* out) {
   std::vector<std::filesystem::path> folders;
   if (const char* folder = std::getenv("LOCKSTEP_MNIST_DIR")) folders.emplace_back(folder);

@@ -96,7 +96,8 @@ Json measure(const ScaleFlags& flags) {
           "--devices: ", most, " replicas were asked for, and there ",
           gpus == 1 ? "is 1 GPU" : "are " + std::to_string(gpus) + " GPUs",
           "; set CUDA_VISIBLE_DEVICES= to measure on the CPU");
-  // Every replica has the same cores whatever their number is, so that a row differs from the next by its replicas alone.
+  // Every replica has the same cores whatever their number is, so that a row differs from the next by its
+  // replicas alone.
   const int64_t threads = flags.threads > 0 ? flags.threads : std::max<int64_t>(1, cores / most);
   const int64_t batch = flags.batch_size > 0 ? flags.batch_size : batch_size_of(flags.run);
 
@@ -151,7 +152,7 @@ Json measure(const ScaleFlags& flags) {
                        {"tables", std::move(tables)}});
 }
 
-// --- for people ----------------------------------------------------------------------------------------------------
+// --- for people --------------------------------------------------------------------------------------------
 
 constexpr int kBar = 20;
 

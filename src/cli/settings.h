@@ -1,12 +1,13 @@
-// Settings that people write as JSON: a `visit` names every key once, with its rule and an explanation; reading,
-// checking, writing and the published schema follow from it.
+// Settings that people write as JSON: a `visit` names every key once, with its rule and an explanation;
+// reading, checking, writing and the published schema follow from it.
 //
 //   struct FitSettings {
 //     int64_t epochs = 1;
 //     void visit(auto& v) { v("epochs", epochs, {.help = "Times the data is gone through", .at_least = 0}); }
 //   };
 //
-// A type that is more than an object of keys has read(json, path), write(folder) and a static schema() instead.
+// A type that is more than an object of keys has read(json, path), write(folder) and a static schema()
+// instead.
 #pragma once
 
 #include <cstdint>
@@ -57,7 +58,7 @@ concept ReadsItself = requires(T value, const Json& json, const std::string& pat
   T::schema();
 };
 
-// --- reading -----------------------------------------------------------------------------------------------------
+// --- reading -----------------------------------------------------------------------------------------------
 
 void read_value(const Json& json, bool& value, const Rule& rule, const std::string& path);
 void read_value(const Json& json, int64_t& value, const Rule& rule, const std::string& path);
@@ -110,7 +111,7 @@ void read_value(const Json& json, T& value, const Rule&, const std::string& path
   reader.finish();
 }
 
-// --- writing -----------------------------------------------------------------------------------------------------
+// --- writing -----------------------------------------------------------------------------------------------
 
 // What `path` means to a program that runs elsewhere, where relative paths start at `folder`.
 std::string absolute_path(const std::string& folder, const std::string& path);
@@ -166,7 +167,7 @@ Json written_value(const T& value, const Rule&, const std::string& folder) {
   return writer.differing_from(plain);
 }
 
-// --- the schema --------------------------------------------------------------------------------------------------
+// --- the schema --------------------------------------------------------------------------------------------
 
 Json typed(const char* type);  // {"type": type}
 

@@ -42,8 +42,9 @@ std::vector<std::vector<double>> kernels_by_step(const observe::Trace& trace) {
   return kernels;
 }
 
-// What each launch takes undisturbed, in the steps behind the first, which warms up. Where a device makes other launches than the
-// plan has (several as one), the plan's share what the step's took in proportion to their bytes.
+// What each launch takes undisturbed, in the steps behind the first, which warms up. Where a device makes
+// other launches than the plan has (several as one), the plan's share what the step's took in proportion to
+// their bytes.
 std::vector<double> launch_seconds(const StepSchedule& schedule, const observe::Trace& trace) {
   std::vector<std::vector<double>> steps = kernels_by_step(trace);
   if (steps.size() > 1) steps.erase(steps.begin());

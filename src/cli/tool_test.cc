@@ -31,7 +31,7 @@ constexpr const char* kRun =
     R"({"model": {"zoo": "mlp", "hidden": [8]}, "data": {"name": "digits", "train_size": 256, "test_size": 64},
         "fit": {"epochs": 2, "batch_size": 64, "verbose": 2}, "output": "out"})";
 
-// --- the terminal --------------------------------------------------------------------------------------------------
+// --- the terminal ------------------------------------------------------------------------------------------
 
 TEST_F(ToolTest, TheResultIsJsonWhereThatIsAskedFor) {
   write("run.json", kRun);
@@ -101,7 +101,7 @@ TEST_F(ToolTest, TheExampleOfTheHelpWorksAsPasted) {
   EXPECT_TRUE(fs::exists(folder_ / "trained/weights.safetensors"));
 }
 
-// --- what was trained ----------------------------------------------------------------------------------------------
+// --- what was trained --------------------------------------------------------------------------------------
 
 TEST_F(ToolTest, WhatWasTrainedIsEvaluatedAndPredictsWithOneCommand) {
   write("run.json", kRun);
@@ -141,7 +141,7 @@ TEST_F(ToolTest, WhatIsMissingIsNamedBeforeAnythingIsComputed) {
   EXPECT_EQ(shell("lockstep evaluate run.json > /dev/full").status, 1);
 }
 
-// --- what cannot be read or written --------------------------------------------------------------------------------
+// --- what cannot be read or written ------------------------------------------------------------------------
 
 TEST_F(ToolTest, PathsThatLeadNowhereAreOneLine) {
   fs::create_symlink("loop", folder_ / "loop");
@@ -273,7 +273,7 @@ TEST_F(ToolTest, MemoryThatThereIsNotIsOneLine) {
   expect_one_line("lockstep train run.json", "");
 }
 
-// --- going on ------------------------------------------------------------------------------------------------------
+// --- going on ----------------------------------------------------------------------------------------------
 
 TEST_F(ToolTest, SigtermSavesAsCtrlCDoes) {
   write("run.json", R"({"model": {"zoo": "mlp", "hidden": [8]}, "output": "out",

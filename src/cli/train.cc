@@ -143,8 +143,8 @@ bool has_launcher() {
 
 // As many logical CPUs as devices were asked for, and where there are GPUs, but fewer, as many parts of them.
 void set_devices(const TrainFlags& flags) {
-  constexpr double kForParts =
-      0.9;  // of a GPU's memory: the rest is the driver's, and of what else runs there
+  // Of a GPU's memory: the rest is the driver's, and of what else runs there.
+  constexpr double kForParts = 0.9;
   set_logical_cpus({.count = flags.devices, .threads = flags.threads});
   const std::vector<config::PhysicalDevice> gpus = config::get_visible_devices("GPU");
   const auto count = static_cast<int>(gpus.size());

@@ -38,7 +38,8 @@ std::string memory_text(int64_t bytes) {
   return fmt::format("{:.3g} {}", value, kUnits[unit]);
 }
 
-// Values in a line of blocks, eight heights each, the last ones where there are too many; a gap where there is no number.
+// Values in a line of blocks, eight heights each, the last ones where there are too many; a gap where there
+// is no number.
 std::string line_of_blocks(const std::vector<double>& values, size_t most) {
   constexpr std::array<std::string_view, 8> kBlocks{"▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"};
   const size_t first = values.size() > most ? values.size() - most : 0;

@@ -17,9 +17,11 @@ Address parse_address(const std::string& text, std::source_location where);
 // The text of an address that parse_address() reads.
 std::string address_text(const std::string& host, int port);
 
-// A socket that listens there, or -1: `error` is errno then, 0 where the name cannot be resolved, as `failure` says.
+// A socket that listens there, or -1: `error` is errno then, 0 where the name cannot be resolved, as
+// `failure` says.
 int try_listen(const Address& address, int backlog, int& error, std::string& failure);
-// A connected socket, or -1 and why there is none now. `refused`: a machine answered that nobody listens there.
+// A connected socket, or -1 and why there is none now. `refused`: a machine answered that nobody listens
+// there.
 int try_connect(const Address& address, Moment until, std::string& failure, bool* refused = nullptr);
 // A socket that is bound to a port which the system chose, on the address of `host`. Throws Error(io).
 int bind_any_port(const std::string& host, int& port, std::source_location where);
@@ -27,8 +29,8 @@ int bind_any_port(const std::string& host, int& port, std::source_location where
 std::string host_of_socket(int fd);
 // "process 71 on host b"
 std::string own_name();
-// What other machines can call this one: its name; or, where that means the loopback here, as in Debian's /etc/hosts, the
-// address of its first interface.
+// What other machines can call this one: its name; or, where that means the loopback here, as in Debian's
+// /etc/hosts, the address of its first interface.
 std::string reachable_host();
 
 }  // namespace lockstep::comm

@@ -99,7 +99,8 @@ Cluster from_mpi(const Reader& reader, std::string_view rank, std::string_view s
   return cluster;
 }
 
-// Below the ports that machines give to connections by themselves (32768 and up on Linux), another for every step.
+// Below the ports that machines give to connections by themselves (32768 and up on Linux), another for every
+// step.
 int64_t slurm_port(const Reader& reader) {
   if (reader.has("MASTER_PORT")) return reader.number("MASTER_PORT", 1, 65535);
   constexpr int64_t kFirst = 12000, kPorts = 20000;

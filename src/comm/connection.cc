@@ -21,7 +21,8 @@ namespace {
 constexpr size_t kHead = sizeof(MessageKind) + sizeof(uint32_t);
 constexpr uint32_t kLargestBody = 16 << 20;
 
-// In front of a challenge and of a proof: what speaks another language, or another version of this one, shows in it.
+// In front of a challenge and of a proof: what speaks another language, or another version of this one, shows
+// in it.
 constexpr std::string_view kGreeting = "lockstep group 2\n";
 constexpr size_t kNonce = 32, kDigest = 32;
 

@@ -1,8 +1,10 @@
-// One end of a connection between two processes of a run: messages over TCP, between ends that know the same secret.
+// One end of a connection between two processes of a run: messages over TCP, between ends that know the same
+// secret.
 //
-// Before the first message both ends prove that they know the secret, each over a random number of the other's, so that a
-// recorded proof is worth nothing. Until then nothing that arrives is parsed, and no more is read than a proof is long.
-// The messages themselves are neither encrypted nor signed (docs/decisions/0035-the-group-and-strangers.md).
+// Before the first message both ends prove that they know the secret, each over a random number of the
+// other's, so that a recorded proof is worth nothing. Until then nothing that arrives is parsed, and no more
+// is read than a proof is long. The messages themselves are neither encrypted nor signed
+// (docs/decisions/0035-the-group-and-strangers.md).
 #pragma once
 
 #include <chrono>
@@ -121,12 +123,13 @@ class Connection {
   // What wait_for() received beyond what it was asked for.
   std::deque<Message> take_early();
 
-  // The accepting end. begin_challenge() sends the challenge; then answered() is called whenever something has arrived.
+  // The accepting end. begin_challenge() sends the challenge; then answered() is called whenever something
+  // has arrived.
   enum class Proof : uint8_t { pending, proven, refused };
   bool begin_challenge();
   Proof answered(const std::string& secret);
-  // The connecting end: does all of it. Empty where both ends know the secret; else what is wrong. `waiting` is called about
-  // once per second while the other end says nothing.
+  // The connecting end: does all of it. Empty where both ends know the secret; else what is wrong. `waiting`
+  // is called about once per second while the other end says nothing.
   std::string prove(const std::string& secret, Moment until, const std::function<void()>& waiting = {});
 
  private:

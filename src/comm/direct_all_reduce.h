@@ -1,14 +1,14 @@
 // Sums between a few processes, made of messages that go straight from each to each.
 //
-// What an engine's own all-reduce passes from neighbour to neighbour around a ring, 2 (n - 1) messages one after the other,
-// takes one round here, or two:
+// What an engine's own all-reduce passes from neighbour to neighbour around a ring, 2 (n - 1) messages one
+// after the other, takes one round here, or two:
 //
 //   one round    everybody sends all it has to everybody, and each sums: the least latency
-//   two rounds   everybody sends each its share, the owner of a share sums and sends the sum back: reduce-scatter and
-//                all-gather, as many bytes as a ring sends.
+//   two rounds   everybody sends each its share, the owner of a share sums and sends the sum back:
+//                reduce-scatter and all-gather, as many bytes as a ring sends.
 //
-// What is large is cut into blocks: while the addends of one are summed, those of the next arrive. All ranks get the same
-// bits: each sum is made by one of them, or by all in the order of their ranks.
+// What is large is cut into blocks: while the addends of one are summed, those of the next arrive. All ranks
+// get the same bits: each sum is made by one of them, or by all in the order of their ranks.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@
 
 namespace lockstep::comm {
 
-// What an engine offers: messages between two ranks, which arrive in the order in which they were sent. A slot holds one
-// message that is under way.
+// What an engine offers: messages between two ranks, which arrive in the order in which they were sent. A
+// slot holds one message that is under way.
 class Messages {
  public:
   virtual ~Messages() = default;

@@ -16,7 +16,8 @@
 namespace lockstep::comm {
 namespace {
 
-// Messages between threads, copied out of the sender's memory as late as an engine may: when both ends have begun.
+// Messages between threads, copied out of the sender's memory as late as an engine may: when both ends have
+// begun.
 class Post {
  public:
   struct End {
@@ -100,7 +101,8 @@ std::vector<std::vector<T>> summed(std::vector<std::vector<T>> values, DType dty
   return values;
 }
 
-// Blocks of one and of several messages, a last one with fewer elements than ranks, and none at all for some owners.
+// Blocks of one and of several messages, a last one with fewer elements than ranks, and none at all for some
+// owners.
 constexpr size_t kCounts[] = {1, 2, 3, 7, 1000, 2048, 4096, 4097, 32768, 65537, 3 * 8 * 32768 + 5};
 
 TEST(DirectAllReduce, AddsUpWhatAllRanksGive) {

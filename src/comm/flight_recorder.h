@@ -28,8 +28,8 @@ class FlightRecorder {
   };
   Last last() const;
 
-  // A line for each of the last `most`, the oldest first: "#17 all_reduce [dense/kernel] 40000 bytes, at 12.031 s, took
-  // 0.8 ms". Times are since the recorder was made.
+  // A line for each of the last `most`, the oldest first: "#17 all_reduce [dense/kernel] 40000 bytes, at
+  // 12.031 s, took 0.8 ms". Times are since the recorder was made.
   std::string text(size_t most = kKept) const;
 
   static constexpr size_t kKept = 512;

@@ -192,7 +192,8 @@ class Group::Impl {
     return text.empty() ? otherwise : text;
   }
 
-  // Waits for `ready`, which is asked with the lock held, and names in the log and in the error who is missing.
+  // Waits for `ready`, which is asked with the lock held, and names in the log and in the error who is
+  // missing.
   template <class Ready, class Missing>
   void await(std::unique_lock<std::mutex>& lock, const std::string& what, double timeout_s, Ready ready,
              Missing missing, std::source_location where) {
@@ -417,7 +418,8 @@ class Group::Impl {
     std::string text;
     {
       const std::lock_guard lock(mutex_);
-      // What is told wakes the others, who tell in turn: without a pause they would do nothing else while collectives go on.
+      // What is told wakes the others, who tell in turn: without a pause they would do nothing else while
+      // collectives go on.
       const Moment now = SteadyClock::now();
       if (now < next_word_ || (!untold_ && now < next_sign_)) return;
       untold_ = false;
@@ -450,8 +452,8 @@ class Group::Impl {
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   Membership membership_;
-  std::vector<std::unique_ptr<Connection>>
-      connections_;  // by rank; of rank 0 all others', of the others rank 0's
+  // By rank; of rank 0 all others', of the others rank 0's.
+  std::vector<std::unique_ptr<Connection>> connections_;
   std::deque<std::string> shared_;
   std::vector<std::deque<Part>> parts_;  // of rank 0, by rank: of gatherings to come
   std::deque<std::string> gathered_;     // of the others: those that are complete

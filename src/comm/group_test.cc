@@ -193,8 +193,8 @@ int connected_to(const std::string& address) {
   return -1;
 }
 
-// Every one of them connects before the first rank does, and stays. Waiting five seconds for each of those who say nothing
-// would take longer than the group has.
+// Every one of them connects before the first rank does, and stays. Waiting five seconds for each of those
+// who say nothing would take longer than the group has.
 TEST(Group, UnauthenticatedPeersNeitherEndNorDelayARun) {
   const std::string address = free_address();
   std::unique_ptr<Group> first, second;

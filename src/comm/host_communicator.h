@@ -1,7 +1,7 @@
 // What engines have in common that move the host's memory and block the calling thread: Gloo and MPI.
 //
-// A stream of the host does everything at once, so a collective has happened when its call returns. Whoever looks after the
-// run (comm/workers.h) ends a call that does not return, from another thread, with abort().
+// A stream of the host does everything at once, so a collective has happened when its call returns. Whoever
+// looks after the run (comm/workers.h) ends a call that does not return, from another thread, with abort().
 #pragma once
 
 #include <atomic>

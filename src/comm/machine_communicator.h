@@ -1,5 +1,5 @@
-// The communicator of processes of one machine that are joined by an engine: what a training step waits for goes through
-// memory that they share, the rest through the engine.
+// The communicator of processes of one machine that are joined by an engine: what a training step waits for
+// goes through memory that they share, the rest through the engine.
 #pragma once
 
 #include <memory>

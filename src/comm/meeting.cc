@@ -64,7 +64,8 @@ class Arrivals {
   }
 
  private:
-  // Of rank 0: whether somebody else listens where it should, as the one does who leads a run that is under way.
+  // Of rank 0: whether somebody else listens where it should, as the one does who leads a run that is under
+  // way.
   bool meets_elsewhere() {
     if (!options_.may_be_under_way || options_.bound_socket >= 0) return false;
     int error = 0;
@@ -75,7 +76,8 @@ class Arrivals {
   }
   bool hopeless() const { return options_.hopeless && options_.hopeless(); }
 
-  // Rank 0 until all are there. Unauthenticated peers are never waited for, and nothing they send ends the run.
+  // Rank 0 until all are there. Unauthenticated peers are never waited for, and nothing they send ends the
+  // run.
   void gather(std::source_location where) {
     const int listening = listening_ >= 0 ? listening_
                                           : listen_at(parse_address(options_.address, where),

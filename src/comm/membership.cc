@@ -43,7 +43,7 @@ void Membership::set_activity(const observe::Activity& activity, int64_t now_ns)
   own().active_s = activity.since_ns == 0 ? 0 : static_cast<double>(now_ns - activity.since_ns) * 1e-9;
 }
 
-// --- what ranks tell each other --------------------------------------------------------------------------------------
+// --- what ranks tell each other ----------------------------------------------------------------------------
 
 void Membership::put(MessageWriter& body, int r) const {
   const Member& m = members_[static_cast<size_t>(r)];
@@ -90,7 +90,7 @@ bool Membership::take(MessageReader& body) {
   return news;
 }
 
-// --- who is gone -----------------------------------------------------------------------------------------------------
+// --- who is gone -------------------------------------------------------------------------------------------
 
 bool Membership::end(std::string verdict, ErrorCode code) {
   if (!verdict_.empty()) return false;

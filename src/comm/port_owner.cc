@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The inodes of the sockets that listen there, as /proc/net/tcp lists them: "sl local:port remote state ... inode".
+// The inodes of the sockets that listen there, as /proc/net/tcp lists them: "sl local:port remote state ...
+// inode".
 std::vector<std::string> listening_sockets(int port) {
   constexpr const char* kListens = "0A";
   std::vector<std::string> inodes;

@@ -55,8 +55,8 @@ std::vector<std::string> endpoints_of(const std::string& text) {
   return endpoints;
 }
 
-// A connection whose other end has proved that it knows the secret, or null and why. `refused`: its machine says that nobody
-// listens there.
+// A connection whose other end has proved that it knows the secret, or null and why. `refused`: its machine
+// says that nobody listens there.
 std::unique_ptr<Connection> connect_authenticated(const std::string& endpoint, const std::string& secret,
                                                   double seconds, bool& refused) {
   std::string failure;
@@ -301,7 +301,8 @@ class Rendezvous::Impl {
     return {};
   }
 
-  // What has become of a member that does not come: dead, where nobody listens at its endpoint; or it has gone on with others.
+  // What has become of a member that does not come: dead, where nobody listens at its endpoint; or it has
+  // gone on with others.
   class Probe {
    public:
     void look(const std::string& endpoint, const std::string& secret, const std::string& question) {
@@ -569,8 +570,8 @@ class Rendezvous::Impl {
   bool forms_ = false;  // it leads the next generation
   Roster roster_;
   std::deque<Caller> newcomers_, returners_;
-  std::shared_ptr<Connection>
-      missing_us_;  // of whoever leads and misses this one, which sees by it that this one lives
+  // Of whoever leads and misses this one, which sees by it that this one lives.
+  std::shared_ptr<Connection> missing_us_;
   bool ending_ = false, ended_ = false;
   int64_t place_ = 0;
   std::string past_;

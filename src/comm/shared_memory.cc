@@ -27,8 +27,8 @@
 namespace lockstep::comm {
 namespace {
 
-// What one process writes at a time: two processes' halves stay in a core's own cache. Where processes share cores every wait is a
-// change of who runs, and fewer blocks are better, as far as memory allows.
+// What one process writes at a time: two processes' halves stay in a core's own cache. Where processes share
+// cores every wait is a change of who runs, and fewer blocks are better, as far as memory allows.
 constexpr int64_t kBlock = 128 << 10;
 constexpr int64_t kCrowdedBlock = 1 << 20;
 constexpr int64_t kMostMemory = 32 << 20;
@@ -42,7 +42,8 @@ int64_t block_bytes(int size, bool crowded) {
 constexpr int64_t kOneRound = 8 << 10;
 constexpr int64_t kLine = 64;
 
-// Until a wait sleeps: some hundred microseconds on a core of its own, and as many more while others may have it.
+// Until a wait sleeps: some hundred microseconds on a core of its own, and as many more while others may have
+// it.
 constexpr int kSpins = 4000;
 constexpr int kYields = 500;
 // A sleep is ended by who counts; the limit is for what nobody counts any more.
@@ -73,8 +74,8 @@ std::string first_line(const char* path) {
   return line;
 }
 
-// The same for processes that can open each other's files, and whose network is the same: a machine of a test, or a container,
-// with a network of its own is a machine of its own.
+// The same for processes that can open each other's files, and whose network is the same: a machine of a
+// test, or a container, with a network of its own is a machine of its own.
 std::string machine() {
   std::error_code ignored;
   std::string text = first_line("/proc/sys/kernel/random/boot_id");
@@ -210,7 +211,7 @@ std::unique_ptr<SharedMemory> SharedMemory::join(Group& group, double timeout_s)
   return memory;
 }
 
-// --- where things are ----------------------------------------------------------------------------------------------
+// --- where things are --------------------------------------------------------------------------------------
 
 SharedMemory::Header& SharedMemory::header(int rank) const {
   return reinterpret_cast<Header*>(memory_ + sizeof(Mark))[rank];
@@ -223,7 +224,7 @@ char* SharedMemory::written(int rank, uint64_t block) const {
 
 char* SharedMemory::sums(int rank, uint64_t block) const { return written(rank, block) + 2 * block_bytes_; }
 
-// --- counting and waiting ------------------------------------------------------------------------------------------
+// --- counting and waiting ----------------------------------------------------------------------------------
 
 SharedMemory::Count SharedMemory::publish(uint64_t block) {
   header(rank_).calls[block % 2] = call_;
@@ -279,12 +280,13 @@ void SharedMemory::interrupt() noexcept {
   for (int r = 0; r < size_; ++r) wake_at(header(r).count);
 }
 
-// --- collectives ---------------------------------------------------------------------------------------------------
+// --- collectives -------------------------------------------------------------------------------------------
 //
-// Why a half of the room may be written again: block b has the half of block b - 2. In one round, whoever has ended block
-// b - 1 has seen all others publish that, which they do after they have read block b - 2. In two rounds, block b is published
-// when b - 1 has been seen of all, and b - 2 has ended: all have published their sums of b - 2, for which they had read all of
-// it. The sums of b are written when b has been seen of all, and they published that when they had read the sums of b - 2.
+// Why a half of the room may be written again: block b has the half of block b - 2. In one round, whoever has
+// ended block b - 1 has seen all others publish that, which they do after they have read block b - 2. In two
+// rounds, block b is published when b - 1 has been seen of all, and b - 2 has ended: all have published their
+// sums of b - 2, for which they had read all of it. The sums of b are written when b has been seen of all,
+// and they published that when they had read the sums of b - 2.
 
 void SharedMemory::all_reduce_sum(void* data, int64_t count, DType dtype) {
   const auto width = static_cast<int64_t>(size_of(dtype));

@@ -3,13 +3,15 @@
 // Each process has room there for what the others shall read:
 //
 //   all_reduce, small   all write what they have; each reads everybody's, and sums
-//   all_reduce, large   block by block: all write; each sums its share of the block and writes the sum; all read the sums
+//   all_reduce, large   block by block: all write; each sums its share of the block and writes the sum; all
+//                       read the sums
 //   all_gather          block by block: all write, all read
 //   all_to_all          block by block: all write for each of the others, all read what is theirs
 //
-// A process that has written counts up, and who needs it waits for that count. All make the same calls, so that every process
-// knows the counts of all. The room is there twice: while one half is read, the other is written, and nobody can be further
-// ahead than that. Sums are made in the order of the ranks: all get the same bits.
+// A process that has written counts up, and who needs it waits for that count. All make the same calls, so
+// that every process knows the counts of all. The room is there twice: while one half is read, the other is
+// written, and nobody can be further ahead than that. Sums are made in the order of the ranks: all get the
+// same bits.
 //
 // The memory has no name and ends with the last process that uses it, however that ends.
 #pragma once
@@ -29,20 +31,20 @@ class SharedMemory {
  public:
   static constexpr int kMostRanks = 64;
 
-  // All processes of the group call it. Null at all of them where they are not on one machine or share no memory, or where
-  // LOCKSTEP_SHARED_MEMORY says that they shall not. Throws what the group does.
+  // All processes of the group call it. Null at all of them where they are not on one machine or share no
+  // memory, or where LOCKSTEP_SHARED_MEMORY says that they shall not. Throws what the group does.
   static std::unique_ptr<SharedMemory> join(Group& group, double timeout_s);
 
-  // A file that `size` processes map; the caller closes it. Throws Error(io) where the system gives none. `crowded`: the processes
-  // have fewer cores than they are, so that who waits gives its own away at once.
+  // A file that `size` processes map; the caller closes it. Throws Error(io) where the system gives none.
+  // `crowded`: the processes have fewer cores than they are, so that who waits gives its own away at once.
   static int make_file(int size, bool crowded);
   SharedMemory(int file, int rank, int size, bool crowded);
   ~SharedMemory();
   SharedMemory(const SharedMemory&) = delete;
   SharedMemory& operator=(const SharedMemory&) = delete;
 
-  // Each throws Error(io) where somebody interrupts, here or in another process, and Error(failed_precondition) where another
-  // process is at another collective, or at one of another size.
+  // Each throws Error(io) where somebody interrupts, here or in another process, and
+  // Error(failed_precondition) where another process is at another collective, or at one of another size.
   void all_reduce_sum(void* data, int64_t count, DType dtype);
   void all_gather(const void* source, void* target, int64_t bytes);
   // Each sends as many bytes to another as that one expects of it; this is not checked.

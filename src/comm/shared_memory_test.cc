@@ -117,8 +117,8 @@ TEST(SharedMemory, GathersAndExchanges) {
     });
 }
 
-// A half of the room is written again while others may be behind: collectives of every kind and size follow each other, and
-// who is slow changes.
+// A half of the room is written again while others may be behind: collectives of every kind and size follow
+// each other, and who is slow changes.
 TEST(SharedMemory, CollectivesFollowEachOtherAtAnySpeed) {
   constexpr int kSize = 3;
   constexpr int64_t kMost = 100'000;

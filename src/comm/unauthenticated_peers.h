@@ -1,7 +1,8 @@
-// Peers that have connected to a process that listens, until they have authenticated (shown that they know the secret) and
-// said what they want.
+// Peers that have connected to a process that listens, until they have authenticated (shown that they know
+// the secret) and said what they want.
 //
-// Unauthenticated peers are never waited for: each has some seconds, and there are never more than some; where more come, the oldest goes.
+// Unauthenticated peers are never waited for: each has some seconds, and there are never more than some;
+// where more come, the oldest goes.
 #pragma once
 
 #include <poll.h>
@@ -28,8 +29,9 @@ class UnauthenticatedPeers {
   void accept_at(int listening);
   // For poll(): an entry for each, behind those that are there.
   void add_to(std::vector<pollfd>& entries) const;
-  // Hears those who have spoken, by their entries, and lets go of those whose time is over. Who has proved that it knows the
-  // secret is given to `take` with its first message, and leaves these. What `take` throws is passed on.
+  // Hears those who have spoken, by their entries, and lets go of those whose time is over. Who has proved
+  // that it knows the secret is given to `take` with its first message, and leaves these. What `take` throws
+  // is passed on.
   using Taker = std::function<void(std::unique_ptr<Connection>, const Message&)>;
   void hear(std::span<const pollfd> entries, const Taker& take);
 

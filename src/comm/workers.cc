@@ -70,7 +70,7 @@ void Workers::end_looking() {
   if (watcher_.joinable()) watcher_.join();
 }
 
-// --- through the group ---------------------------------------------------------------------------------------------
+// --- through the group -------------------------------------------------------------------------------------
 
 template <class Call>
 auto Workers::through_group(Call call) -> decltype(call()) {
@@ -166,7 +166,7 @@ void Workers::broadcast(std::string_view name, void* data, int64_t bytes, int ro
   }
 }
 
-// --- with the engine -----------------------------------------------------------------------------------------------
+// --- with the engine ---------------------------------------------------------------------------------------
 
 std::unique_ptr<Communicator> Workers::join_engine(const CommunicatorBackend& library, Group& group,
                                                    double timeout_s) {
@@ -271,7 +271,7 @@ void Workers::all_gather(std::string_view name, const void* source, void* target
              [&] { engine_->all_gather(source, target, bytes, DType::uint8, host_stream()); });
 }
 
-// --- looking after it ----------------------------------------------------------------------------------------------
+// --- looking after it --------------------------------------------------------------------------------------
 
 void Workers::give_up(const std::string& reason, const std::exception& error) noexcept {
   try {

@@ -2,10 +2,12 @@
 //
 //   Cluster        who they are, as the launcher says
 //   Group          TCP through rank 0: who is there, what each is doing; small messages
-//   Communicator   the engine that moves what is large: Gloo or MPI (and NCCL between GPUs, which the executor joins itself)
-//   Workers        both, with a name and a number for every collective, a record of the last ones, and a verdict on all
-//                  workers where one of them dies, hangs or does something else
-//   Rendezvous     of an elastic run: where those who are left, and those who come back, form a new group and engine
+//   Communicator   the engine that moves what is large: Gloo or MPI (and NCCL between GPUs, which the executor
+//                  joins itself)
+//   Workers        both, with a name and a number for every collective, a record of the last ones, and a
+//                  verdict on all workers where one of them dies, hangs or does something else
+//   Rendezvous     of an elastic run: where those who are left, and those who come back, form a new group and
+//                  engine
 #pragma once
 
 #include <atomic>
@@ -30,8 +32,8 @@
 
 namespace lockstep::comm {
 
-// The code of a mistake, of the program's or of its data, that is not in the machine or the network it runs on; io where `error`
-// is none.
+// The code of a mistake, of the program's or of its data, that is not in the machine or the network it runs
+// on; io where `error` is none.
 ErrorCode mistake_of(const std::exception& error);
 
 enum class Engine : uint8_t { automatic, gloo, mpi, nccl };
@@ -50,16 +52,17 @@ struct EngineChoice {
   std::string engine;  // "gloo", "mpi"; empty: the group alone, which is enough where GPUs are joined by NCCL
   std::string reason;
 };
-// `missing(name)`: why an engine cannot be had, empty where it can. `has_pmi`: srun brought MPI's ranks along. Throws
-// Error(unsupported) with that reason where nothing can do what is asked for.
+// `missing(name)`: why an engine cannot be had, empty where it can. `has_pmi`: srun brought MPI's ranks
+// along. Throws Error(unsupported) with that reason where nothing can do what is asked for.
 EngineChoice choose_engine(const Cluster& cluster, const WorkersOptions& options, bool has_pmi,
                            const std::function<std::string(const char*)>& missing,
                            std::source_location where = std::source_location::current());
 
 class Workers {
  public:
-  // Returns when all are there and agree on who they are and on the build of this library. The chief logs once what joins
-  // them and why. Throws Error(io) or Error(failed_precondition) that names who is missing or who differs, and in what.
+  // Returns when all are there and agree on who they are and on the build of this library. The chief logs
+  // once what joins them and why. Throws Error(io) or Error(failed_precondition) that names who is missing or
+  // who differs, and in what.
   static std::shared_ptr<Workers> meet(const Cluster& cluster, const WorkersOptions& options,
                                        std::source_location where = std::source_location::current());
 
@@ -78,9 +81,9 @@ class Workers {
   std::string description() const;
   Group& group() { return *group_; }
 
-  // What follows is called by all workers, in the same order, by one thread at a time. Each throws errors::UnavailableError
-  // with the verdict where that cannot be, now and from then on; where another worker gave up for a mistake, it throws an Error
-  // of that mistake's code.
+  // What follows is called by all workers, in the same order, by one thread at a time. Each throws
+  // errors::UnavailableError with the verdict where that cannot be, now and from then on; where another
+  // worker gave up for a mistake, it throws an Error of that mistake's code.
 
   // Small parts (a MiB at most), by rank.
   std::vector<std::string> gather(std::string_view what, const std::string& part,
@@ -88,8 +91,8 @@ class Workers {
   // Parts of any size.
   std::vector<std::string> gather_large(std::string_view what, const std::string& part,
                                         std::source_location where = std::source_location::current());
-  // Throws Error(failed_precondition) at all of them where they differ: "the workers differ in the batch size: rank 0 has 64;
-  // rank 2 (process 71 on host b) has 32".
+  // Throws Error(failed_precondition) at all of them where they differ: "the workers differ in the batch
+  // size: rank 0 has 64; rank 2 (process 71 on host b) has 32".
   void require_equal(std::string_view what, const std::string& own,
                      std::source_location where = std::source_location::current());
   // The chief's bytes, or those of another rank, at all.
@@ -106,19 +109,20 @@ class Workers {
   // --- of elastic runs ---
 
   bool elastic() const { return rendezvous_ != nullptr; }
-  // Counts the times that the workers have formed anew: what was made for one generation (ranks, shares of work) does not
-  // hold in the next.
+  // Counts the times that the workers have formed anew: what was made for one generation (ranks, shares of
+  // work) does not hold in the next.
   int64_t generation() const { return generation_; }
-  // Whether a call has failed, or will, because others are lost or form anew: in an elastic run form_anew() is what comes next.
+  // Whether a call has failed, or will, because others are lost or form anew: in an elastic run form_anew()
+  // is what comes next.
   bool broken() const;
   // Too few are left to form anew.
   bool deserted() const { return deserted_; }
   // Workers that wait to join, as far as this one knows: the chief does.
   int newcomers_waiting() const { return rendezvous_ ? rendezvous_->newcomers() : 0; }
-  // With all who are left, and newcomers that wait; all of them have to call it. Nothing that uses the group or the engine may be
-  // under way. `done`, `admits`: see Rendezvous::form(). Afterwards ranks and their number are others; where the run has gone on without
-  // this worker, it is a newcomer. Throws errors::UnavailableError where too few are left: each is alone then, and the first of
-  // them the chief.
+  // With all who are left, and newcomers that wait; all of them have to call it. Nothing that uses the group
+  // or the engine may be under way. `done`, `admits`: see Rendezvous::form(). Afterwards ranks and their
+  // number are others; where the run has gone on without this worker, it is a newcomer. Throws
+  // errors::UnavailableError where too few are left: each is alone then, and the first of them the chief.
   void form_anew(bool done, bool admits = true);
   // This worker is not in the run, which is under way: it is alone, rank 0 of 1, until join() returns.
   bool newcomer() const { return newcomer_; }
@@ -126,14 +130,15 @@ class Workers {
   int launched() const { return launched_; }
   // Throws Passed where the run is past the place in the program that this worker has come to.
   void join();
-  // A place in the program, counted up and the same for all workers, at which others can join the run; and what those have to
-  // know who come to an earlier one.
+  // A place in the program, counted up and the same for all workers, at which others can join the run; and
+  // what those have to know who come to an earlier one.
   void come_to(int64_t place, std::string past);
   // What was said so last, here or by those whom this worker wanted to join.
   const std::string& past() const { return past_; }
 
-  // Ends the run at all workers, `error` being what happened to this one; the first reason counts. From any thread. A mistake
-  // ends the others as one, too: started again they would meet it again. Of an elastic run the others go on without this one.
+  // Ends the run at all workers, `error` being what happened to this one; the first reason counts. From any
+  // thread. A mistake ends the others as one, too: started again they would meet it again. Of an elastic run
+  // the others go on without this one.
   void give_up(const std::string& reason, const std::exception& error) noexcept;
   // The last collectives, a line each.
   std::string flight_record(size_t most = FlightRecorder::kKept) const { return recorder_.text(most); }

@@ -14,8 +14,8 @@
 
 namespace lockstep::data {
 
-// Not thread-safe. Throws Error(io) naming the file where compressed data is damaged or truncated; nothing can be
-// read behind that.
+// Not thread-safe. Throws Error(io) naming the file where compressed data is damaged or truncated; nothing
+// can be read behind that.
 class ByteStream {
  public:
   static constexpr size_t kBufferBytes = size_t{1} << 18;
@@ -32,13 +32,13 @@ class ByteStream {
   // How many bytes the file has; nullopt where it is compressed.
   std::optional<uint64_t> size() const;
 
-  // The next bytes, at least so many: fewer only where the file ends. They are good until the next call, and memory
-  // grows with what is really there.
+  // The next bytes, at least so many: fewer only where the file ends. They are good until the next call, and
+  // memory grows with what is really there.
   std::string_view peek(size_t bytes);
   // They, or some of them, are done with.
   void take(size_t bytes) { begin_ += bytes; }
-  // Fills `target` and says how many bytes there were: fewer only where the file ends. Long reads go around the
-  // buffer.
+  // Fills `target` and says how many bytes there were: fewer only where the file ends. Long reads go around
+  // the buffer.
   size_t read(void* target, size_t bytes);
   // Backwards, a compressed file is read from its beginning again.
   void seek(uint64_t offset);

@@ -1,5 +1,5 @@
-// Tables of comma-separated values, row by row (RFC 4180: fields may be quoted, and then hold delimiters, line breaks
-// and doubled quotes).
+// Tables of comma-separated values, row by row (RFC 4180: fields may be quoted, and then hold delimiters,
+// line breaks and doubled quotes).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ class CsvReader {
  public:
   CsvReader(ByteStream stream, const CsvFormat& format, std::source_location where);
 
-  // The fields of the next line that is not empty, good until the next call; false at the end. Throws Error(io) with
-  // file, line and column; unless ended(), the next call goes on with the next row.
+  // The fields of the next line that is not empty, good until the next call; false at the end. Throws
+  // Error(io) with file, line and column; unless ended(), the next call goes on with the next row.
   bool next(std::vector<std::string_view>& fields);
   bool ended() const { return ended_; }
 

@@ -1,5 +1,5 @@
-// Any bytes as a table: its rows are read, or refused by Errors, and reading ends; from where a row begins the same rows
-// follow.
+// Any bytes as a table: its rows are read, or refused by Errors, and reading ends; from where a row begins
+// the same rows follow.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -1,4 +1,5 @@
-// Every source and transformation of Dataset, put through the same trials. A method of Dataset without a row fails.
+// Every source and transformation of Dataset, put through the same trials. A method of Dataset without a row
+// fails.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -33,7 +33,8 @@ TEST(Dataset, ShuffledBatchesHoldEveryRowOnceAndAnotherOrderEveryPass) {
   EXPECT_EQ(sorted, numbers(Dataset::range(100)));
 }
 
-// A process that goes on with another's pass may have begun passes of its own before: what follows is as at the other.
+// A process that goes on with another's pass may have begun passes of its own before: what follows is as at
+// the other.
 TEST(Dataset, PassesAfterARestoredOneAreThoseThatWouldHaveFollowed) {
   const auto make = [] { return Dataset::range(20).shuffle(20, {.seed = 3}); };
   const Dataset first = make(), second = make();

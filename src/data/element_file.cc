@@ -14,10 +14,11 @@ namespace lockstep::data {
 namespace {
 
 // Header:  magic, tag (uint64), 1 where records are compressed (uint64).
-// Record:  length (uint64), CRC-32C of the bytes (uint64), the bytes. Compressed bytes begin with their length before.
+// Record:  length (uint64), CRC-32C of the bytes (uint64), the bytes. Compressed bytes begin with their length
+//          before.
 // End:     kEnd as a length, then the number of records.
-// Element: length of its structure's text (uint64), the text; a tensor: dtype, rank, sizes (uint64 each), elements.
-// Numbers have the byte order of the machine, which the magic number tells.
+// Element: length of its structure's text (uint64), the text; a tensor: dtype, rank, sizes (uint64 each),
+// elements. Numbers have the byte order of the machine, which the magic number tells.
 constexpr uint64_t kMagic = 0x31'4d45'4c45'534c;
 constexpr uint64_t kEnd = ~uint64_t{0};
 constexpr size_t kNumber = sizeof(uint64_t);

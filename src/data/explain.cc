@@ -24,10 +24,10 @@ constexpr double kCheapNs = 5000;
 // A difference below this share is within the error of what is sampled.
 constexpr double kSampled = 0.1;
 
-// --- a model of the pipeline -----------------------------------------------------------------------------------
+// --- a model of the pipeline -------------------------------------------------------------------------------
 
-// What a stage costs over the whole run. Stages run on their consumer's thread, up to one with threads of its own:
-// those fetch from its inputs one at a time, and work side by side.
+// What a stage costs over the whole run. Stages run on their consumer's thread, up to one with threads of its
+// own: those fetch from its inputs one at a time, and work side by side.
 struct Cost {
   const StageStatistics* stage = nullptr;  // none: one that was put in
   double caller_ns = 0;
@@ -128,7 +128,7 @@ void find_slowest(const Cost& cost, Segment& own, double& own_longest, Segment& 
   if (fetching.ns > slowest.ns) slowest = fetching;
 }
 
-// --- advice ----------------------------------------------------------------------------------------------------
+// --- advice ------------------------------------------------------------------------------------------------
 
 struct Change {
   const char* id;
@@ -323,7 +323,7 @@ class Adviser {
   std::vector<Change> changes_;
 };
 
-// --- the report ------------------------------------------------------------------------------------------------
+// --- the report --------------------------------------------------------------------------------------------
 
 StageExplanation explain_stage(const StageStatistics& stage, const Cost& cost, double elapsed_ns) {
   const double elapsed = std::max(elapsed_ns, 1.0);

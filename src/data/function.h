@@ -1,5 +1,5 @@
-// How a stage calls a user's function: what it throws names the element, and what it draws at random depends on
-// the stage, the pass and the element alone, whichever thread it runs on.
+// How a stage calls a user's function: what it throws names the element, and what it draws at random depends
+// on the stage, the pass and the element alone, whichever thread it runs on.
 #pragma once
 
 #include <utility>

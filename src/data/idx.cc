@@ -17,8 +17,8 @@ uint32_t big_endian(const char* bytes) {
   return value;
 }
 
-// The format: two zero bytes, the type of the elements, the number of dimensions, each dimension as a big-endian
-// uint32, then the elements, big-endian, in row-major order.
+// The format: two zero bytes, the type of the elements, the number of dimensions, each dimension as a
+// big-endian uint32, then the elements, big-endian, in row-major order.
 TensorSpec read_header(GzipFile& file, std::source_location where) {
   const std::string& path = file.path();
   const std::string magic = file.read_exactly(4, "the header");

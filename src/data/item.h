@@ -1,4 +1,5 @@
-// What flows between the stages of a dataset: an element, or a row of arrays that nobody has had to look at yet.
+// What flows between the stages of a dataset: an element, or a row of arrays that nobody has had to look at
+// yet.
 //
 // Shuffling and batching examples that lie in memory then moves row numbers, and the bytes are copied once.
 #pragma once

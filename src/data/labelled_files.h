@@ -19,10 +19,10 @@ struct LabelledFiles {
   std::vector<LabelledFile> files;  // class by class, sorted
 };
 
-// Files with one of these extensions (".png"), in any case; folders inside of a class' belong to it; hidden files and
-// folders are left out. class_names: the folders to read, in the order of their labels; empty: all, sorted. Throws
-// Error(not_found) where there is no such folder or no file in them, Error(io) where one cannot be read; `op` is whom
-// the message speaks for.
+// Files with one of these extensions (".png"), in any case; folders inside of a class' belong to it; hidden
+// files and folders are left out. class_names: the folders to read, in the order of their labels; empty: all,
+// sorted. Throws Error(not_found) where there is no such folder or no file in them, Error(io) where one
+// cannot be read; `op` is whom the message speaks for.
 LabelledFiles list_labelled_files(const char* op, const std::string& folder,
                                   const std::vector<std::string>& class_names,
                                   std::span<const char* const> extensions, std::source_location where);

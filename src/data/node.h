@@ -1,7 +1,7 @@
 // A dataset is a tree of nodes, an iterator over it a tree of cursors.
 //
-// Nodes are immutable and shared: what to do. Cursors do it and have a position. A node's file holds its cursor and the
-// Dataset method that makes it.
+// Nodes are immutable and shared: what to do. Cursors do it and have a position. A node's file holds its
+// cursor and the Dataset method that makes it.
 #pragma once
 
 #include <cstdint>
@@ -68,14 +68,14 @@ struct Opening {
   Pipeline& pipeline;
   Stage& stage;          // the node's own
   std::stop_token stop;  // asked to stop: waits end by throwing Cancelled
-  // Which pass over the node this is: what its random choices are keyed by, besides their seed. Follows from the
-  // iteration and from where the node stands in the dataset, never from what else runs.
+  // Which pass over the node this is: what its random choices are keyed by, besides their seed. Follows from
+  // the iteration and from where the node stands in the dataset, never from what else runs.
   uint64_t pass = 0;
 
   // For the number-th of several passes over an input, or of several datasets that a function made.
   Opening of(int64_t number) const;
-  // The cursor of one of the node's inputs, or of a dataset that a function made. `slot` tells inputs of one stage
-  // apart. A stage with threads passes the token that stops them.
+  // The cursor of one of the node's inputs, or of a dataset that a function made. `slot` tells inputs of one
+  // stage apart. A stage with threads passes the token that stops them.
   std::unique_ptr<Cursor> open(const Node& node, size_t slot = 0) const { return open(node, slot, stop); }
   std::unique_ptr<Cursor> open(const Node& node, size_t slot, std::stop_token stop) const;
 };
@@ -113,8 +113,8 @@ class Node {
   virtual bool shares_files() const { return false; }
   // Whether it gives its input's elements as they are, each of them, in their order.
   virtual bool hands_on() const { return false; }
-  // Why the order of its elements may be another in another process that makes the same dataset: "has no seed". Empty: it
-  // is not.
+  // Why the order of its elements may be another in another process that makes the same dataset: "has no
+  // seed". Empty: it is not.
   virtual std::string order_hazard(const Options& /*options*/) const { return {}; }
   // What the order of its elements is drawn from, where it is drawn.
   virtual std::optional<uint64_t> order_seed() const { return {}; }
@@ -155,7 +155,8 @@ class FilteringNode : public NodeOf<Self> {
 inline constexpr int64_t kInfinite = INFINITE_CARDINALITY;
 inline constexpr int64_t kUnknown = UNKNOWN_CARDINALITY;
 
-// Adds "in element 12 of map [main.cc:20]" to what is thrown while it lives, and makes an Error of any exception.
+// Adds "in element 12 of map [main.cc:20]" to what is thrown while it lives, and makes an Error of any
+// exception.
 template <class F>
 decltype(auto) in_element(const Stage& stage, int64_t index, F&& f) {
   const auto note = [&] {

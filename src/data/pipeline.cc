@@ -16,8 +16,8 @@ void for_each_node(const Node& node, const F& f) {
   for (const NodePtr& input : node.inputs()) for_each_node(*input, f);
 }
 
-// Datasets that share a stage count together: a new one made of an old one for every epoch is not shuffled the
-// same way every time.
+// Datasets that share a stage count together: a new one made of an old one for every epoch is not shuffled
+// the same way every time.
 int64_t new_iteration(const Node& root) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);

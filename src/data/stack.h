@@ -9,12 +9,12 @@
 
 namespace lockstep::data {
 
-// Elements of one structure, with the same dtypes and shapes. Throws Error(shape_mismatch) naming the parts that
-// differ, their places in the batch and padded_batch(). `stage` is what the error calls itself by.
+// Elements of one structure, with the same dtypes and shapes. Throws Error(shape_mismatch) naming the parts
+// that differ, their places in the batch and padded_batch(). `stage` is what the error calls itself by.
 Element stack(std::span<Item> items, const Stage& stage);
 
-// The parts of the next batch; false where there is none. An element that fails takes its place out of the batch:
-// those before it stay in `kept` for the next call.
+// The parts of the next batch; false where there is none. An element that fails takes its place out of the
+// batch: those before it stay in `kept` for the next call.
 bool collect(Cursor& input, int64_t size, bool drop_remainder, std::vector<Item>& kept,
              std::vector<Item>& parts);
 

@@ -23,8 +23,8 @@ struct Stage {
 
   Counter elements{0};
   Counter skipped{0};  // bad elements that were left out
-  // Calls, and the time in this stage alone, its inputs' taken off. Not every call is timed; one that is counts for
-  // those before it that were not.
+  // Calls, and the time in this stage alone, its inputs' taken off. Not every call is timed; one that is
+  // counts for those before it that were not.
   Counter timed_calls{0};
   Counter timed_ns{0};
 
@@ -45,8 +45,8 @@ struct Stage {
   Counter element_bytes{0};      // of one element in a slot, lately
 };
 
-// Times the calls of next() along a thread's stack of stages. The outermost call decides whether it and all below
-// are timed, so that timing costs no more than about a hundredth of the work.
+// Times the calls of next() along a thread's stack of stages. The outermost call decides whether it and all
+// below are timed, so that timing costs no more than about a hundredth of the work.
 class StageTimer {
  public:
   StageTimer(Stage& stage);

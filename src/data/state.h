@@ -46,7 +46,8 @@ class StateWriter {
   std::string prefix_;
 };
 
-// Throws Error(not_found) naming what the state lacks, Error(invalid_argument) where it does not fit the dataset.
+// Throws Error(not_found) naming what the state lacks, Error(invalid_argument) where it does not fit the
+// dataset.
 class StateReader {
  public:
   StateReader(const IteratorState& state, const RowsList& known, std::source_location where,

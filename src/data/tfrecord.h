@@ -23,9 +23,9 @@ class RecordReader {
                         size_t buffer_bytes = ByteStream::kBufferBytes,
                         std::source_location where = std::source_location::current());
 
-  // Nothing at the end of the file. Throws Error(io) with file and offset where a checksum does not match or the file
-  // ends inside of a record. Behind a record with a wrong checksum the next call goes on; where it is the length that
-  // cannot be trusted, or the file that ends, there is nothing more to be read.
+  // Nothing at the end of the file. Throws Error(io) with file and offset where a checksum does not match or
+  // the file ends inside of a record. Behind a record with a wrong checksum the next call goes on; where it
+  // is the length that cannot be trusted, or the file that ends, there is nothing more to be read.
   std::optional<std::string> next();
   // The same as a uint8 tensor of rank 1; false at the end.
   bool next(Tensor& record);

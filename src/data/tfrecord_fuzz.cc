@@ -1,5 +1,5 @@
-// Any bytes as a TFRecord file, compressed or not: its records are read and survive being written, or it is refused by
-// Errors; whatever is wrong with it, reading ends.
+// Any bytes as a TFRecord file, compressed or not: its records are read and survive being written, or it is
+// refused by Errors; whatever is wrong with it, reading ends.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -21,8 +21,8 @@ class Tuner {
   // Called with every element that the iterator is asked for; most calls do not even look at the clock where
   // elements come quickly.
   void step();
-  // Called by the stages' threads with every element that they have made: the first one for the iterator may take
-  // many of them. Thread-safe.
+  // Called by the stages' threads with every element that they have made: the first one for the iterator may
+  // take many of them. Thread-safe.
   void look(int64_t now_ns) {
     if (now_ns >= next_look_ns_.load(std::memory_order_relaxed)) tune(now_ns);
   }

@@ -39,10 +39,10 @@ struct TuningLimits {
   int64_t bytes = 0;  // that all buffers together may hold
 };
 
-// Threads: as many as it takes for the consumer not to wait, unless fetching, which is one thread's, sets the pace.
-// Where there are not that many cores, stages get shares by their work. Slots: twice as many where a buffer was both
-// full and empty, half as many where half of them were of no use for long. A setting for each load, in order; stages
-// that are not tuned keep theirs.
+// Threads: as many as it takes for the consumer not to wait, unless fetching, which is one thread's, sets the
+// pace. Where there are not that many cores, stages get shares by their work. Slots: twice as many where a
+// buffer was both full and empty, half as many where half of them were of no use for long. A setting for each
+// load, in order; stages that are not tuned keep theirs.
 std::vector<Setting> tune(std::span<const Load> loads, double interval_ns, const TuningLimits& limits);
 
 inline constexpr int kLooksBeforeShrinking = 32;

@@ -145,7 +145,8 @@ void WorkerPool::run(int id) {
         stage_.element_bytes.store(bytes_of(slot->work_item.item), std::memory_order_relaxed);
       --busy_;
       if (paused_ && busy_ == 0) quiet_.notify_all();
-      // In order, only the first one is waited for. A consumer that wakes while the lock is held goes back to sleep.
+      // In order, only the first one is waited for. A consumer that wakes while the lock is held goes back to
+      // sleep.
       if (!ordered_ || slot == slots_.begin()) {
         lock.unlock();
         ready_.notify_one();

@@ -44,8 +44,8 @@ class WorkerPool {
   // The threads start with the first call. Throws what fetch or work threw for this item.
   bool take(Item& item);
 
-  // Everything on the way is saved and restored; the cursors that `fetch` reads are the caller's, to be saved by
-  // `save_input` while nothing moves.
+  // Everything on the way is saved and restored; the cursors that `fetch` reads are the caller's, to be saved
+  // by `save_input` while nothing moves.
   void save(StateWriter& state, const std::function<void()>& save_input);
   void restore(const StateReader& state);
 

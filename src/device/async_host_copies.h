@@ -17,9 +17,10 @@ class AsyncHostCopies {
     const void* source;
     size_t offset, bytes;  // in the target; pieces come in this order and do not overlap
   };
-  // Queues copies of the pieces into a block of the device's memory on the copy stream, behind `after`, and records `copied`
-  // behind them; the compute stream waits for that, and the calling thread for nothing. What lies between pieces may be
-  // written over. True: sources are read until `copied` has happened. False: they may be overwritten.
+  // Queues copies of the pieces into a block of the device's memory on the copy stream, behind `after`, and
+  // records `copied` behind them; the compute stream waits for that, and the calling thread for nothing. What
+  // lies between pieces may be written over. True: sources are read until `copied` has happened. False: they
+  // may be overwritten.
   virtual bool copy_async(void* target, std::span<const Piece> pieces, const Event& after, Event& copied) = 0;
 
  protected:

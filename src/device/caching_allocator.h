@@ -1,7 +1,8 @@
 // Blocks of memory cut from large segments and kept for whoever comes next: what GPUs take their memory with.
 //
-// A request is served from the smallest free block that holds it; the rest of the block stays free, and neighbours
-// that are free become one again. New segments double in size up to a bound, so that a program needs few of them.
+// A request is served from the smallest free block that holds it; the rest of the block stays free, and
+// neighbours that are free become one again. New segments double in size up to a bound, so that a program
+// needs few of them.
 #pragma once
 
 #include <cstddef>

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Multiplications and additions of `rounds` rounds of independent fused multiply-adds on float32 vectors that stay in
-// registers, of the widest kind that the processor has. Runs on the calling thread.
+// Multiplications and additions of `rounds` rounds of independent fused multiply-adds on float32 vectors that
+// stay in registers, of the widest kind that the processor has. Runs on the calling thread.
 double multiply_adds(int64_t rounds);
 
 // A reading, below a millisecond long: how many of these so many threads do in a second.
@@ -29,8 +29,8 @@ struct PeakFlops {
   double float32 = 0;
   double half = 0;  // on numbers of 16 bits
 };
-// The highest rates of a device: of a CPU the best of some readings, which are taken once per process and number of threads,
-// of a GPU what its data say.
+// The highest rates of a device: of a CPU the best of some readings, which are taken once per process and
+// number of threads, of a GPU what its data say.
 PeakFlops peak_flops(const Device& device);
 // Tensor cores count for float32 as well, by three products of TF32 for one, or by one where TF32 is allowed.
 PeakFlops peak_flops(const GpuPeaks& peaks);
@@ -38,11 +38,13 @@ PeakFlops peak_flops(const GpuPeaks& peaks);
 // Copies past the caches, as a copy of much memory should. `target` is aligned to 16 bytes.
 void streaming_copy(float* target, const float* source, int64_t count);
 
-// Seconds that threads of this process were ready to run but had no core; 0 where the system does not count them.
+// Seconds that threads of this process were ready to run but had no core; 0 where the system does not count
+// them.
 double waited_for_cores();
 
-// What a report has to know of the devices that a run uses: their threads, the cores that there are for them, how long they
-// had none, the ceiling of one, and what they compute in place of a GPU. Made when the run begins.
+// What a report has to know of the devices that a run uses: their threads, the cores that there are for them,
+// how long they had none, the ceiling of one, and what they compute in place of a GPU. Made when the run
+// begins.
 class DevicesOfRun {
  public:
   explicit DevicesOfRun(std::vector<Device*> devices)

@@ -35,7 +35,7 @@ class Messages {
 
 const config::PhysicalDevice kCpu{"/physical_device:CPU:0", "CPU"};
 
-// --- configuration: each in a process of its own, in which no device was used before -----------------------------
+// --- configuration: each in a process of its own, in which no device was used before -----------------------
 
 // Runs `body` and ends the process: 0, or 1 with the error's message.
 [[noreturn]] void run_to_exit(void (*body)()) {
@@ -102,7 +102,7 @@ TEST_F(ConfigDeathTest, ThreadsDecideHowLogicalCpusAreMade) {
   });
 }
 
-// --- what holds at any time ------------------------------------------------------------------------------------
+// --- what holds at any time --------------------------------------------------------------------------------
 
 TEST(Config, KnowsTheCpu) {
   EXPECT_THAT(config::list_physical_devices(), ElementsAre(kCpu));
@@ -133,7 +133,7 @@ TEST(Config, RequiredGpusAreMissedWithTheReason) {
   EXPECT_EQ(error_of([] { config::require_gpus(0); }).code(), ErrorCode::invalid_argument);
 }
 
-// --- scopes by name ----------------------------------------------------------------------------------------------
+// --- scopes by name ----------------------------------------------------------------------------------------
 
 TEST(DeviceByName, ScopesNest) {
   EXPECT_EQ(scoped_device(), nullptr);

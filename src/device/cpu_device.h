@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Memory of CPU devices as the system gave it: blocks of kLargeHostBlock bytes and more, which live for long, since devices keep
-// what is freed. GPUs may pin them.
+// Memory of CPU devices as the system gave it: blocks of kLargeHostBlock bytes and more, which live for long,
+// since devices keep what is freed. GPUs may pin them.
 inline constexpr size_t kLargeHostBlock = size_t{256} << 10;
 struct HostBlock {
   void* data = nullptr;  // null: none

@@ -45,7 +45,8 @@ void Device::synchronize() const { backend_->compute_stream().synchronize(); }
 
 namespace {
 
-// A limit is one of the memory that is held, and blocks are larger than what was asked for: by as much as they are now.
+// A limit is one of the memory that is held, and blocks are larger than what was asked for: by as much as
+// they are now.
 void add_rounding(observe::MemorySummary& summary, int64_t held) {
   if (summary.after <= 0 || held <= summary.after) return;
   const double larger = static_cast<double>(held - summary.after) / static_cast<double>(summary.after);

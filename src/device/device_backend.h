@@ -1,5 +1,5 @@
-// What a kind of device implements: memory, copies, streams, captured graphs. Users hold a Device, the library what is
-// behind it:
+// What a kind of device implements: memory, copies, streams, captured graphs. Users hold a Device, the
+// library what is behind it:
 //
 //   backend_of(tensor.device()).copy_to_host(...);
 #pragma once
@@ -43,8 +43,8 @@ class DeviceBackend {
   // At least 64-byte aligned; throws Error(out_of_memory) with what was asked and what is held.
   virtual void* allocate(size_t bytes, std::source_location where) = 0;
   virtual void deallocate(void* data, size_t bytes) noexcept = 0;
-  // Memory for what is prefetched: copy_from_host() into it overlaps with compute, instead of queueing behind it. Nothing
-  // else may write there.
+  // Memory for what is prefetched: copy_from_host() into it overlaps with compute, instead of queueing behind
+  // it. Nothing else may write there.
   virtual void* allocate_for_prefetch(size_t bytes, std::source_location where) {
     return allocate(bytes, where);
   }
@@ -68,15 +68,16 @@ class DeviceBackend {
   // Another one, which does not wait for it.
   virtual std::unique_ptr<Stream> new_stream() = 0;
   virtual std::unique_ptr<Event> new_event(Event::Timed timed = Event::Timed::no) = 0;
-  // Kernels that the calling thread prepares and launches from now on are for this device. Streams, events and graphs see
-  // to it themselves.
+  // Kernels that the calling thread prepares and launches from now on are for this device. Streams, events
+  // and graphs see to it themselves.
   virtual void bind_thread() const {}
-  // Whether capture() makes graphs. Where it does, memory that launches use is best found in the same places again.
+  // Whether capture() makes graphs. Where it does, memory that launches use is best found in the same places
+  // again.
   virtual bool captures() const { return false; }
   // These launches, to be replayed as a whole; they do not happen now. Null: this device captures nothing.
   virtual std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches);
-  // Host-to-device copies that overlap with compute. Null: the backend has no copy stream, and copies go in the order of
-  // the compute stream.
+  // Host-to-device copies that overlap with compute. Null: the backend has no copy stream, and copies go in
+  // the order of the compute stream.
   virtual AsyncHostCopies* async_host_copies() { return nullptr; }
 
   // --- counters ---

@@ -1,5 +1,5 @@
-// A machine with NVIDIA GPUs for tests: a folder that holds stand-ins for the vendor's libraries, the script of what
-// they answer, and files of /dev, /proc and /sys.
+// A machine with NVIDIA GPUs for tests: a folder that holds stand-ins for the vendor's libraries, the script
+// of what they answer, and files of /dev, /proc and /sys.
 #pragma once
 
 #include <unistd.h>

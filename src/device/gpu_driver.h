@@ -30,8 +30,8 @@ class GpuDriver {
  public:
   virtual ~GpuDriver() = default;
   // The GPUs that the process may use, in the driver's order. Makes no context and takes no memory. Throws
-  // Error(not_found) where there is neither a driver nor a GPU, and Error(device_mismatch) with the driver's words where
-  // it cannot say.
+  // Error(not_found) where there is neither a driver nor a GPU, and Error(device_mismatch) with the driver's
+  // words where it cannot say.
   virtual std::vector<PhysicalGpu> gpus() const = 0;
   // The logical device /GPU:index on physical GPU `gpu`.
   virtual std::unique_ptr<DeviceBackend> make_device(int gpu, int index, const GpuOptions& options) const = 0;

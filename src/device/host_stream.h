@@ -1,7 +1,7 @@
 // The stream of a device whose memory is the host's: everything happens at once, on the calling thread.
 //
-// What runs on a CPU device beside its caller are the executor's threads, one to a device; a queue between them would cost
-// more than most kernels.
+// What runs on a CPU device beside its caller are the executor's threads, one to a device; a queue between
+// them would cost more than most kernels.
 #pragma once
 
 #include <atomic>
@@ -25,7 +25,8 @@ class HostStream : public Stream {
   HostStream(DeviceBackend& device, bool asynchronous) : Stream(device, asynchronous) {}
 };
 
-// What is recorded has happened, so there is nothing to wait for; the count of recordings orders memory between threads.
+// What is recorded has happened, so there is nothing to wait for; the count of recordings orders memory
+// between threads.
 class HostEvent final : public Event {
  public:
   explicit HostEvent(Timed timed) : timed_(timed == Timed::yes) {}

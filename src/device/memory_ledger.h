@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-// Thread-safe. Enters and leaves without allocating once a use is known; while tracing, changes become a counter in the
-// trace.
+// Thread-safe. Enters and leaves without allocating once a use is known; while tracing, changes become a
+// counter in the trace.
 class MemoryLedger {
  public:
   using Use = int;
@@ -32,8 +32,8 @@ class MemoryLedger {
 
   // A run begins: peak and samples from here on.
   void begin_run();
-  // What is held now is what a run holds that goes on without growing: later growth counts from here. The first call of
-  // a run counts.
+  // What is held now is what a run holds that goes on without growing: later growth counts from here. The
+  // first call of a run counts.
   void settle();
   // The summary of the run so far; what the allocator knows (limit, reserved) is left to the caller.
   observe::MemorySummary summary() const;

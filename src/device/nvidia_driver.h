@@ -1,8 +1,9 @@
-// NVIDIA's GPUs, driver and libraries, as they are found on this machine: for the doctor and for errors that say why
-// there is no GPU.
+// NVIDIA's GPUs, driver and libraries, as they are found on this machine: for the doctor and for errors that
+// say why there is no GPU.
 //
-// Nothing is linked against, and no CUDA context is made. The vendor's libraries are loaded and asked in a child
-// process: one that hangs or crashes is a fact about the machine, and this process keeps CUDA as it was.
+// Nothing is linked against, and no CUDA context is made. The vendor's libraries are loaded and asked in a
+// child process: one that hangs or crashes is a fact about the machine, and this process keeps CUDA as it
+// was.
 #pragma once
 
 #include <cstdint>
@@ -104,8 +105,8 @@ struct Machine {
 // Throws nothing that depends on the machine. May take as long as cuInit does: seconds on large machines.
 Machine discover(const Search& search = {});
 
-// "python (4242) with 1024 MiB, x (7)": the processes that NVML sees on the GPU of this UUID, this one left out. Empty:
-// there are none, or it cannot say. In this process: for one that has initialised CUDA.
+// "python (4242) with 1024 MiB, x (7)": the processes that NVML sees on the GPU of this UUID, this one left
+// out. Empty: there are none, or it cannot say. In this process: for one that has initialised CUDA.
 std::string other_processes(const std::string& uuid, const Search& search = {});
 
 // "13.0" of 13000.

@@ -1,5 +1,5 @@
-// nvidia::Machine as JSON: between the child that asks the driver and this process, and in the doctor's report.
-// What is not told is null.
+// nvidia::Machine as JSON: between the child that asks the driver and this process, and in the doctor's
+// report. What is not told is null.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -16,8 +16,8 @@ using Announce = std::function<void(std::string_view step)>;
 // NVML: driver version and all GPUs in the order of their bus ids, CUDA_VISIBLE_DEVICES or not.
 void ask_nvml(const Search& search, const Announce& announce, Machine& machine);
 
-// The CUDA driver: its version, and GPUs as the environment shows them. Those that NVML has told of are completed,
-// the others are added; the order becomes CUDA's.
+// The CUDA driver: its version, and GPUs as the environment shows them. Those that NVML has told of are
+// completed, the others are added; the order becomes CUDA's.
 void ask_cuda(const Search& search, const Announce& announce, Machine& machine);
 
 // The UUIDs that CUDA shows with the environment as it is; none where it could not be asked.

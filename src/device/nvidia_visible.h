@@ -1,8 +1,8 @@
 // CUDA_VISIBLE_DEVICES: which GPUs it names, by CUDA's own rules, and why not the others.
 //
-// Numbers are read as far as they go ("1x" is 1) and count GPUs in CUDA's order; UUIDs may be cut short as long as
-// they name one GPU. The first entry decides which of the two the list is of. What is not understood ends the list:
-// what stands before it is visible, nothing after it. A GPU that is named twice hides all.
+// Numbers are read as far as they go ("1x" is 1) and count GPUs in CUDA's order; UUIDs may be cut short as
+// long as they name one GPU. The first entry decides which of the two the list is of. What is not understood
+// ends the list: what stands before it is visible, nothing after it. A GPU that is named twice hides all.
 #pragma once
 
 #include <optional>

@@ -120,7 +120,8 @@ TEST_F(HostStreams, TimedEventsKnowTheTimeBetweenThem) {
 
 class EventsAcrossThreads : public testing::TestWithParam<Waiting> {};
 
-// Neither value is atomic: who waited sees what was written before the record(), and writes after it was read.
+// Neither value is atomic: who waited sees what was written before the record(), and writes after it was
+// read.
 TEST_P(EventsAcrossThreads, HandMemoryToAndFro) {
   constexpr uint32_t kRounds = 2000;
   CpuDevice one(0, 1), two(1, 1);

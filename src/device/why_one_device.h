@@ -1,4 +1,5 @@
-// Why a program that asks for all devices gets one, and why it computes on the CPU of a machine that has a GPU.
+// Why a program that asks for all devices gets one, and why it computes on the CPU of a machine that has a
+// GPU.
 #pragma once
 
 #include <optional>
@@ -22,16 +23,16 @@ struct DeviceFacts {
 
 DeviceFacts device_facts(const Configuration& configuration);
 
-// "no NVIDIA driver (libcuda.so.1); set_logical_cpus({.count = 4}) splits the CPU". Empty where one device is all that could
-// be expected: the machine's only GPU, or the number of logical CPUs that the program has set.
+// "no NVIDIA driver (libcuda.so.1); set_logical_cpus({.count = 4}) splits the CPU". Empty where one device is
+// all that could be expected: the machine's only GPU, or the number of logical CPUs that the program has set.
 std::string why_one_device(const DeviceFacts& facts);
 
-// "plugin cuda is not loaded: ...". Empty where the machine has no GPU, and where the program or the environment leaves it
-// out.
+// "plugin cuda is not loaded: ...". Empty where the machine has no GPU, and where the program or the
+// environment leaves it out.
 std::string why_no_gpu(const DeviceFacts& facts);
 
-// What this process computes on the CPU although it was to run on a GPU, or could, and why; empty: nothing. Asks the machine
-// once.
+// What this process computes on the CPU although it was to run on a GPU, or could, and why; empty: nothing.
+// Asks the machine once.
 std::string on_cpu_in_place_of_gpu();
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using testing::names;
 namespace layers = keras::layers;
 
-// --- models --------------------------------------------------------------------------------------------------------
+// --- models ------------------------------------------------------------------------------------------------
 
 keras::Model mlp() {
   return keras::Sequential(
@@ -55,7 +55,7 @@ keras::Model transformer() {
   return keras::Model(input, layers::Dense(4)(layers::Flatten()(x)));
 }
 
-// --- runs ----------------------------------------------------------------------------------------------------------
+// --- runs --------------------------------------------------------------------------------------------------
 
 struct Examples {
   Tensor x, y;
@@ -204,7 +204,8 @@ TEST(FitUnderStrategies, AnAccumulationIsTheSameOnAnyNumberOfDevices) {
     EXPECT_EQ(trained(training, MirroredStrategy(names(replicas), reproducible)), expected);
 }
 
-// The replicas' parts of the accumulated gradients go through a checkpoint as one sum, for any number of devices.
+// The replicas' parts of the accumulated gradients go through a checkpoint as one sum, for any number of
+// devices.
 TEST(FitUnderStrategies, AnAccumulationGoesOnFromACheckpoint) {
   const TestFolder folder("accumulation");
   const std::string prefix = folder / "run";
@@ -463,7 +464,7 @@ TEST(FitUnderStrategies, PrintsItsReportOnceUnlessToldNotTo) {
   EXPECT_EQ(printed(true, 0), 0);
 }
 
-// --- verify_invariance ---------------------------------------------------------------------------------------------
+// --- verify_invariance -------------------------------------------------------------------------------------
 
 keras::Model compiled(keras::Model model) {
   model.compile({.optimizer = "adam",

@@ -55,7 +55,8 @@ int64_t Strategy::admit(int64_t steps, const std::vector<Variable>& variables,
                         std::source_location where) const {
   if (!elastic()) return steps;
   comm::Workers& workers = *impl_->workers;
-  // Whenever they have formed anew all come to the question: those who were in a step come here from recover().
+  // Whenever they have formed anew all come to the question: those who were in a step come here from
+  // recover().
   while (true) try {
       if (workers.newcomer()) {
         steps = kNoState;

@@ -1,4 +1,5 @@
-// A strategy as variables, layers and optimizers know it. Does not keep it alive: variables outlive strategies.
+// A strategy as variables, layers and optimizers know it. Does not keep it alive: variables outlive
+// strategies.
 #pragma once
 
 #include <atomic>

@@ -22,7 +22,8 @@ using data::AutoShardPolicy;
 using data::Dataset;
 using data::Element;
 
-// A worker's batches are as large as the dataset says for all of them: each is cut into as many parts as there are workers.
+// A worker's batches are as large as the dataset says for all of them: each is cut into as many parts as
+// there are workers.
 Dataset in_parts(const Dataset& dataset, int64_t workers, std::source_location where) {
   return dataset.flat_map(
       [workers, where](const Element& batch) {

@@ -14,8 +14,8 @@ namespace lockstep::distribute {
 
 // What a worker reads of a dataset whose batches are global, as the dataset's auto_shard policy says.
 struct WorkerDataset {
-  // Batches are global ones, which every worker reads and takes its rows of (DATA); or this worker's own parts of them, of
-  // which some may have more than others (FILE, OFF).
+  // Batches are global ones, which every worker reads and takes its rows of (DATA); or this worker's own
+  // parts of them, of which some may have more than others (FILE, OFF).
   enum class Batches : bool { global, own };
 
   data::Dataset dataset;
@@ -37,9 +37,9 @@ class WorkerBatches {
   WorkerBatches(const Strategy& strategy, WorkerDataset::Batches batches)
       : strategy_(strategy), batches_(batches) {}
 
-  // `arrays`: of a batch that this worker has read, empty where its data has ended; becomes its part of the global batch,
-  // without rows where only others have some. `layout` says what the arrays are, and becomes another worker's where this one
-  // has none. False where the data of all has ended.
+  // `arrays`: of a batch that this worker has read, empty where its data has ended; becomes its part of the
+  // global batch, without rows where only others have some. `layout` says what the arrays are, and becomes
+  // another worker's where this one has none. False where the data of all has ended.
   bool take(TensorList& arrays, std::string& layout, std::vector<int64_t>& worker_rows);
 
   // So many workers have read the same batches, as far as the first ones show: 1 where each has its own.

@@ -1,5 +1,5 @@
-// The checks of the machine: from what was seen to what is wrong, why, and what to do. No check looks at anything but
-// its arguments.
+// The checks of the machine: from what was seen to what is wrong, why, and what to do. No check looks at
+// anything but its arguments.
 #pragma once
 
 #include <span>

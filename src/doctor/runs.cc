@@ -46,8 +46,8 @@ Step mean_step(const RunRecord& record) {
   return mean;
 }
 
-// The intervals of all replicas whose first step is in a range, as one mean step; times between steps count as "between steps",
-// one behind the categories.
+// The intervals of all replicas whose first step is in a range, as one mean step; times between steps count
+// as "between steps", one behind the categories.
 std::optional<Step> mean_between(const RunRecord& record, int64_t from, int64_t to) {
   Step mean{.wall = 0, .times = std::vector<double>(record.categories.size() + 1)};
   double steps = 0;

@@ -8,7 +8,8 @@
 
 namespace lockstep::doctor {
 
-// As much of JSON Schema as docs/doctor.schema.json uses. Returns the path of the first thing that does not fit.
+// As much of JSON Schema as docs/doctor.schema.json uses. Returns the path of the first thing that does not
+// fit.
 class Schema {
  public:
   explicit Schema(const std::string& file) : root_(Json::read_file(file)) {}

@@ -25,7 +25,8 @@ double seconds(const std::function<void()>& work) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-// Whole numbers from -2 to 2: products of matrices of them are exact in float32 (and in TF32) up to 2^22 terms.
+// Whole numbers from -2 to 2: products of matrices of them are exact in float32 (and in TF32) up to 2^22
+// terms.
 std::vector<float> small_numbers(int64_t count, uint32_t seed) {
   std::vector<float> values(static_cast<size_t>(count));
   uint64_t state = seed;
@@ -43,7 +44,8 @@ struct Ceiling {
   std::string is;
 };
 
-// Read and written per second by a copy, past the caches or through them: which is faster depends on the processor.
+// Read and written per second by a copy, past the caches or through them: which is faster depends on the
+// processor.
 double cpu_bytes(const float* source, float* target, int64_t count, int threads, bool streaming) {
   const TeamScope team(threads);
   return 2.0 * sizeof(float) * static_cast<double>(count) / seconds([&] {
@@ -213,8 +215,8 @@ bool is_product(const std::vector<float>& a, const std::vector<float>& b, const 
     }
     return result;
   };
-  // Whole numbers below 2^53 add up exactly in any order. Entries of v are from a set of 2^20, and a wrong row passes
-  // for at most one value of each entry that it depends on.
+  // Whole numbers below 2^53 add up exactly in any order. Entries of v are from a set of 2^20, and a wrong
+  // row passes for at most one value of each entry that it depends on.
   std::vector<double> v(static_cast<size_t>(side));
   uint64_t state = 4;
   for (double& value : v) {

@@ -1,4 +1,5 @@
-// For tests: a device in host memory that says it works asynchronously, as a GPU does, and counts what it is asked for.
+// For tests: a device in host memory that says it works asynchronously, as a GPU does, and counts what it is
+// asked for.
 #pragma once
 
 #include <cstdlib>

@@ -14,8 +14,8 @@ namespace lockstep::execute {
 
 namespace {
 
-// "fused(mul,add,relu) float32(32, 128)  model/dense": what a person looks for in a trace. Of a group: "fused(mul,add,relu)*3
-// float32, 4096 elements".
+// What a person looks for in a trace: "fused(mul,add,relu) float32(32, 128)  model/dense"; of a group,
+// "fused(mul,add,relu)*3 float32, 4096 elements".
 std::string launch_name(std::span<const KernelCall> calls) {
   const KernelCall& call = calls[0];
   std::string text = compile::name_with_parts(*call.op, call.attrs);
@@ -202,8 +202,8 @@ bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) 
 
 }  // namespace
 
-// Running side by side pays where a device is done with a launch before it is filled: phases of more than a few milliseconds
-// consist of launches that fill it, and take each other's cache instead.
+// Running side by side pays where a device is done with a launch before it is filled: phases of more than a
+// few milliseconds consist of launches that fill it, and take each other's cache instead.
 bool BoundPlan::is_long(size_t begin, size_t end) const {
   constexpr int64_t kLongFlops = 1'000'000'000'000, kLongBytes = 8'000'000'000;
   int64_t flops = 0, bytes = 0;
@@ -244,7 +244,8 @@ std::vector<CapturedLaunch> BoundPlan::captured_launches(int phase, const PhaseS
         wait_for(j);
     }
     if (!use.crosses) {
-      // A branch whose last launch comes before it anyhow, the latest of them; a new branch; or the one that has rested longest.
+      // A branch whose last launch comes before it anyhow, the latest of them; a new branch; or the one that
+      // has rested longest.
       size_t* branch = nullptr;
       for (size_t& last : lasts)
         if (use.before[last] && (!branch || last > *branch)) branch = &last;

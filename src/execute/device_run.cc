@@ -11,7 +11,8 @@ using observe::Category;
 namespace {
 
 constexpr int64_t kShortRunsPerMark = 8;
-// A GPU's first launches load code and record graphs, one for each of the buffers that inputs alternate between.
+// A GPU's first launches load code and record graphs, one for each of the buffers that inputs alternate
+// between.
 constexpr int64_t kFirstLaunches = 4;
 
 size_t row_bytes(const TensorSpec& spec) {
@@ -83,13 +84,14 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
   ahead_.emplace(stream_, ahead_options(options, plans_[0].replay.fused()));
 }
 
-// --- construction --------------------------------------------------------------------------------------------------
+// --- construction ------------------------------------------------------------------------------------------
 
 void DeviceRun::make_plan(size_t p, Lanes& lanes) {
   const Plan& plan = step_plans_[p];
   DevicePlan made{
       .plan = p, .memory = Memory(plan, device_), .arena = nullptr, .bound = nullptr, .replay = {}};
-  // A plan that is one kernel has memory of its own, and needs the arena where its calls are made one by one for once.
+  // A plan that is one kernel has memory of its own, and needs the arena where its calls are made one by one
+  // for once.
   alignas(64) static char nowhere[64];
   made.memory.device_arena = nowhere;
   for (size_t i = 0; i < plan.captures.size(); ++i) made.memory.captures[i] = held_.hold(plan.captures[i]);
@@ -172,7 +174,7 @@ std::vector<ArenaSize> DeviceRun::arenas() const {
   return all;
 }
 
-// --- binding -------------------------------------------------------------------------------------------------------
+// --- binding -----------------------------------------------------------------------------------------------
 
 void DeviceRun::bind_outputs(ReplicatedOutputs& outputs) {
   for (size_t k = 0; k < step_plans_.first().outputs.size(); ++k) {
@@ -232,7 +234,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
   }
 }
 
-// --- running -------------------------------------------------------------------------------------------------------
+// --- running -----------------------------------------------------------------------------------------------
 
 void DeviceRun::wait_for_turn() {
   if (!ahead_->must_wait()) return;

@@ -26,8 +26,9 @@ struct DeviceRunOptions {
   size_t branches = BoundPlan::kBranches;  // see GraphReplay
 };
 
-// What is the same for all replicas runs once on the device. Replicas run one after the other with all its threads, or,
-// where no bit may depend on the number of threads, as many at once as it has threads, each on one thread.
+// What is the same for all replicas runs once on the device. Replicas run one after the other with all its
+// threads, or, where no bit may depend on the number of threads, as many at once as it has threads, each on
+// one thread.
 class DeviceRun {
  public:
   // Device d of the layout. All of it outlives this.
@@ -52,7 +53,8 @@ class DeviceRun {
   void wait_for_turn();
   // All phases. Returns early where another device failed.
   void run();
-  // Whether several runs on such rows may be one launch: the program is one kernel, and the rows are where it runs.
+  // Whether several runs on such rows may be one launch: the program is one kernel, and the rows are where it
+  // runs.
   bool takes_rows(const FunctionCore::RowRuns& runs) const;
   // That launch, of a program that is not replicated; false: nothing was done, for the kernel cannot.
   bool run_rows(const FunctionCore::RowRuns& runs);

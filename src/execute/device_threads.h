@@ -17,13 +17,14 @@ Waiting waiting_of(const std::vector<Device*>& devices);
 
 class DeviceThreads {
  public:
-  // `work(d)`: what a run does for device d. Where one throws, `abandon` has to make the others come back. The observer
-  // outlives this.
+  // `work(d)`: what a run does for device d. Where one throws, `abandon` has to make the others come back.
+  // The observer outlives this.
   DeviceThreads(const std::vector<Device*>& devices, std::function<void(int)> work,
                 std::function<void()> abandon, const StepObserver& observer);
 
-  // Does all devices' work at once, that of the first on the calling thread, each with its own share of the machine's
-  // cores. What the first device of those that failed threw is thrown again when all have come back. Does not allocate.
+  // Does all devices' work at once, that of the first on the calling thread, each with its own share of the
+  // machine's cores. What the first device of those that failed threw is thrown again when all have come
+  // back. Does not allocate.
   void run();
 
  private:

@@ -8,9 +8,10 @@
 
 namespace lockstep::execute {
 
-// A step can fail in each of its sums, because another process is lost. What comes behind the last of them needs nobody else:
-// there are the updates of weights, and a step that gets there has happened. What it writes before that (a counter that
-// replicas read, accumulated gradients) is kept, so that a step that failed has never been.
+// A step can fail in each of its sums, because another process is lost. What comes behind the last of them
+// needs nobody else: there are the updates of weights, and a step that gets there has happened. What it
+// writes before that (a counter that replicas read, accumulated gradients) is kept, so that a step that
+// failed has never been.
 class EarlyWrites {
  public:
   // For plans whose calls run in the host's memory; `mirrored` and `parted` are variables of the first.

@@ -58,8 +58,8 @@ class FailingEngine final : public comm::HostCommunicator {
 
 class EarlyWritesOfSteps : public ::testing::TestWithParam<int> {
  protected:
-  // Before the sum replicas add to their parts, and read what was just written to `early_`: a product of matrices, which
-  // none of them computes anew in a kernel of its own.
+  // Before the sum replicas add to their parts, and read what was just written to `early_`: a product of
+  // matrices, which none of them computes anew in a kernel of its own.
   auto step() {
     auto workers = std::make_shared<comm::Workers>(
         std::make_unique<comm::Group>(comm::GroupOptions{.rank = 0, .size = 1}),

@@ -1,6 +1,7 @@
 // A compiled program that can be run, in one place or in several.
 //
-//   step.h               one plan per size of slice, replicas on one or more devices: one of each is the plain case
+//   step.h               one plan per size of slice, replicas on one or more devices: one of each is the plain
+//                        case
 //   split_executable.h   a plan whose calls run on several devices in turn
 #pragma once
 
@@ -15,9 +16,9 @@ namespace lockstep::execute {
 class Executable {
  public:
   virtual ~Executable() = default;
-  // Inputs as planned (dtype and shape of the whole batch). After the first runs it does not allocate, as long as the
-  // caller lets go of earlier outputs. One run at a time. `clock`: may be null, else has a replica for each device that
-  // runs by itself.
+  // Inputs as planned (dtype and shape of the whole batch). After the first runs it does not allocate, as
+  // long as the caller lets go of earlier outputs. One run at a time. `clock`: may be null, else has a
+  // replica for each device that runs by itself.
   virtual void run(std::span<const Tensor> inputs, std::span<Tensor> outputs, observe::StepClock* clock) = 0;
   // See FunctionCore::call.
   virtual bool run_rows(const FunctionCore::RowRuns& /*runs*/, std::span<Tensor> /*outputs*/,

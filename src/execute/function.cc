@@ -207,8 +207,8 @@ class FunctionCore::Impl {
   // Replicas run on devices of their own, and a scope decides for all ops.
   bool arguments_place_ops() const { return options_.replicas.devices.empty() && !scoped_device(); }
 
-  // The device on which an argument stands for the placement of ops: with a GPU there, arguments in host memory
-  // are brought to it.
+  // The device on which an argument stands for the placement of ops: with a GPU there, arguments in host
+  // memory are brought to it.
   static Device* standing(const Tensor& argument) {
     Device& device = argument.device();
     return device.kind() == DeviceKind::cpu && current_device().kind() == DeviceKind::gpu ? &current_device()

@@ -11,17 +11,17 @@
 
 namespace lockstep::execute {
 
-// Captures and replays the launches of one bound plan. A graph holds for the pointers that it was captured with, so what
-// makes a capture worth its price is that they come back: a phase is captured when it is about to run for the second
-// time with the same ones. On devices that capture nothing, and while a trace is written, launches are made one by
-// one.
+// Captures and replays the launches of one bound plan. A graph holds for the pointers that it was captured
+// with, so what makes a capture worth its price is that they come back: a phase is captured when it is about
+// to run for the second time with the same ones. On devices that capture nothing, and while a trace is
+// written, launches are made one by one.
 class GraphReplay {
  public:
   // From now on the whole plan is one launch of this kernel.
   void fuse(std::unique_ptr<WholeStepKernel> kernel) { whole_step_ = std::move(kernel); }
   bool fused() const { return whole_step_ != nullptr; }
-  // Called once, before the calls of a fused plan are launched one by one: where a trace is written, or where the kernel
-  // does not take the memory that it was given.
+  // Called once, before the calls of a fused plan are launched one by one: where a trace is written, or where
+  // the kernel does not take the memory that it was given.
   void before_calls(std::function<void()> prepare) { prepare_ = std::move(prepare); }
   // At most so many launches of a graph run side by side.
   void set_branches(size_t branches) { branches_ = branches; }

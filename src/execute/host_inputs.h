@@ -10,10 +10,11 @@
 
 namespace lockstep::execute {
 
-// All of a run's travel together, into one of two blocks that take turns: those of the next run arrive while the device
-// reads the last one's. A captured graph holds for the pointers that it was captured with, so blocks stay where they are.
-// Nobody waits for the bus: sources that are still being read are held, so that whoever made them finds that they have
-// another owner and writes elsewhere. Those of the last two runs are, until the next ones.
+// All of a run's travel together, into one of two blocks that take turns: those of the next run arrive while
+// the device reads the last one's. A captured graph holds for the pointers that it was captured with, so
+// blocks stay where they are. Nobody waits for the bus: sources that are still being read are held, so that
+// whoever made them finds that they have another owner and writes elsewhere. Those of the last two runs are,
+// until the next ones.
 //
 // Before a run begin(), add() and then send(); behind its launches finish(), unless they failed.
 class HostInputs {
@@ -25,7 +26,8 @@ class HostInputs {
   // Whether what lies there goes this way.
   bool takes(const Device& from) const { return copies_ && from.kind() == DeviceKind::cpu; }
   void begin();
-  // `source` is a place in the memory of `from`; `place` is to become the address that the device reads it at.
+  // `source` is a place in the memory of `from`; `place` is to become the address that the device reads it
+  // at.
   void add(const std::shared_ptr<Storage>& from, const void* source, size_t bytes, void*& place);
   // Waits where the run before the last has sources that are still being read.
   void send();

@@ -43,8 +43,8 @@ void* Memory::at(const Operand& operand) const {
 
 void* HeldSources::hold(const Tensor& capture) {
   const TensorImpl& impl = *capture.impl();
-  // A plan knows a capture by its strides, so a strided one stays where it is, or moves with all of its memory to a
-  // device that cannot read it there.
+  // A plan knows a capture by its strides, so a strided one stays where it is, or moves with all of its
+  // memory to a device that cannot read it there.
   const bool strided = !is_contiguous(impl.spec.shape, impl.strides);
   const bool here =
       &impl.storage->device() == &device_ || (strided && impl.storage->device().kind() == device_.kind());

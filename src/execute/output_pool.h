@@ -28,9 +28,9 @@ class OutputPool {
   TensorList held_;
 };
 
-// The results of a program that runs on the devices of a layout, of this process' replicas. What the caller gets lies on the
-// first device: replicas write their rows or blocks of it, and what all devices compute alike is written there by the first and into memory
-// that nobody reads by the others.
+// The results of a program that runs on the devices of a layout, of this process' replicas. What the caller
+// gets lies on the first device: replicas write their rows or blocks of it, and what all devices compute
+// alike is written there by the first and into memory that nobody reads by the others.
 class ReplicatedOutputs {
  public:
   // All of it outlives this.

@@ -1,5 +1,5 @@
-// Random programs, run op by op, compiled, compiled for replicas, and with their ops and variables spread over
-// devices: all must agree.
+// Random programs, run op by op, compiled, compiled for replicas, and with their ops and variables spread
+// over devices: all must agree.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -142,8 +142,8 @@ class Program {
         turn > 0.0, [&] { return a + matmul(b, matrix) * turn; }, [&] { return a - tanh(b) * turn; });
   }
 
-  // Along the columns of rows, with what is the same in all iterations, in either direction; now and then with
-  // a branch inside, or for the gradient.
+  // Along the columns of rows, with what is the same in all iterations, in either direction; now and then
+  // with a branch inside, or for the gradient.
   Tensor loop(const Tensor& a) {
     const Tensor vector = any(invariant_vectors_);
     const bool reverse = choose(2) == 0, inner = choose(2) == 0, differentiated = choose(2) == 0;

@@ -11,8 +11,9 @@
 
 namespace lockstep::execute {
 
-// A replica without examples does not run, but what it has must not be left out of a sum: the first one that runs gets it, in
-// whichever process that is, so that what is added to what does not depend on who holds which replica.
+// A replica without examples does not run, but what it has must not be left out of a sum: the first one that
+// runs gets it, in whichever process that is, so that what is added to what does not depend on who holds
+// which replica.
 void ReplicaVariables::hand_over(VariableImpl& variable, TensorList& parts, ReplicaRange own) const {
   const auto runs = [&](int r) { return layout_.slices[static_cast<size_t>(r)].size > 0; };
   int heir = 0;

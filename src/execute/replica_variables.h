@@ -12,8 +12,8 @@ struct VariableImpl;
 
 namespace lockstep::execute {
 
-// What such a variable holds is the sum of its parts (VariableOptions::per_replica): statistics over examples above all. A
-// process has the parts of its own replicas.
+// What such a variable holds is the sum of its parts (VariableOptions::per_replica): statistics over examples
+// above all. A process has the parts of its own replicas.
 class ReplicaVariables {
  public:
   // `layout` is replicated, and outlives this.

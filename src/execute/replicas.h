@@ -29,12 +29,14 @@ struct ReplicaRange {
   bool operator==(const ReplicaRange&) const = default;
 };
 
-// The replicas of each worker, where `workers` of them have `devices` each: consecutive ones, as even as they can be.
+// The replicas of each worker, where `workers` of them have `devices` each: consecutive ones, as even as they
+// can be.
 std::vector<ReplicaRange> replicas_of_workers(int replicas, int workers, int devices);
-// The examples of a global batch that each worker has, so that the replicas' slices are those that one process would cut.
+// The examples of a global batch that each worker has, so that the replicas' slices are those that one
+// process would cut.
 std::vector<int64_t> rows_of_workers(int64_t batch, const std::vector<ReplicaRange>& workers);
-// The replicas' slices where the workers have these rows: the same slices where it is such a division, else each worker's
-// rows are cut for its own replicas.
+// The replicas' slices where the workers have these rows: the same slices where it is such a division, else
+// each worker's rows are cut for its own replicas.
 std::vector<Slice> slice_rows(const std::vector<int64_t>& rows, const std::vector<ReplicaRange>& workers);
 
 struct ReplicaLayout {

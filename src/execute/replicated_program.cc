@@ -81,8 +81,8 @@ const Slice& first_with_examples(const ReplicaLayout& layout) {
   return *std::find_if(layout.slices.begin(), layout.slices.end(), [](const Slice& s) { return s.size > 0; });
 }
 
-// Whether a program runs as one replica, here and elsewhere: what it sums is its own, and all phases are one. Variables that
-// keep a part in every replica are not known to programs without replicas.
+// Whether a program runs as one replica, here and elsewhere: what it sums is its own, and all phases are one.
+// Variables that keep a part in every replica are not known to programs without replicas.
 bool is_alone(const ReplicaLayout& layout, const Graph& graph) {
   return layout.replicas == 1 && !layout.workers &&
          std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) {

@@ -33,8 +33,8 @@ struct ReplicatedProgramOptions {
   bool stacks_outputs = false;
 };
 
-// The examples that each worker has in a step with these arguments, one number where there is one process: as `told`, or,
-// where that is empty, as the workers tell each other.
+// The examples that each worker has in a step with these arguments, one number where there is one process: as
+// `told`, or, where that is empty, as the workers tell each other.
 std::vector<int64_t> rows_of_step(const SpecList& signature, const std::vector<bool>& split,
                                   const ReplicaOptions& replicas, std::span<const int64_t> told,
                                   const std::string& name, std::source_location where);
@@ -48,10 +48,11 @@ ReplicaSlices first_slice(const SpecList& signature, const std::vector<bool>& sp
                           const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
                           const std::string& name, std::source_location where);
 
-// `split[i]`: argument i is cut along its first dimension; they must agree in it. `rows`: as rows_of_step() gave them. Traces
-// the function once for every size of slice that this process has, and for the first of all. Workers compile the same
-// program: where one of them does not, each throws Error(failed_precondition) that says in what it differs. A single replica,
-// which has nobody to sum with, is compiled as a program that is not replicated, once it is known to be right on several.
+// `split[i]`: argument i is cut along its first dimension; they must agree in it. `rows`: as rows_of_step()
+// gave them. Traces the function once for every size of slice that this process has, and for the first of
+// all. Workers compile the same program: where one of them does not, each throws Error(failed_precondition)
+// that says in what it differs. A single replica, which has nobody to sum with, is compiled as a program that
+// is not replicated, once it is known to be right on several.
 ReplicatedProgram compile_replicated(const SpecList& signature, const std::vector<bool>& split,
                                      const ReplicaOptions& replicas, const std::vector<int64_t>& rows,
                                      const ReplicaTracer& trace, const ReplicatedProgramOptions& options,

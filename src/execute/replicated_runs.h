@@ -18,8 +18,8 @@ class ReplicatedRuns {
   explicit ReplicatedRuns(ReplicaOptions replicas);
   ~ReplicatedRuns();
 
-  // What came of one call. A result that is the same on all replicas stands as it is; else as rows of the whole
-  // batch, or as one block per replica.
+  // What came of one call. A result that is the same on all replicas stands as it is; else as rows of the
+  // whole batch, or as one block per replica.
   using Spread = compile::Spread;
   struct Result {
     TensorList outputs;
@@ -27,8 +27,9 @@ class ReplicatedRuns {
     std::vector<Slice> slices;  // of each replica of this process
   };
 
-  // `split[i]`: input i is cut along its first dimension; `worker_rows` as for FunctionCore::call(). Tensors from outside that the body uses are inputs of the
-  // program: they may differ from call to call. `check` sees the variables of a program before it first runs.
+  // `split[i]`: input i is cut along its first dimension; `worker_rows` as for FunctionCore::call(). Tensors
+  // from outside that the body uses are inputs of the program: they may differ from call to call. `check`
+  // sees the variables of a program before it first runs.
   Result run(const std::string& name, const Body& body, std::span<const Tensor> inputs,
              const std::vector<bool>& split, std::span<const int64_t> worker_rows, observe::StepClock* clock,
              const std::function<void(const std::vector<Variable>&)>& check, std::source_location where);

@@ -16,15 +16,16 @@ struct RunAheadOptions {
   int64_t runs_per_mark = 1;
 };
 
-// The host gives the stream of a device the next run while that works on the last one, and no more: so the time which the device takes
-// is seen, as time that the host's thread waits for it. Devices whose launches have happened when they return are never
-// ahead of anybody.
+// The host gives the stream of a device the next run while that works on the last one, and no more: so the
+// time which the device takes is seen, as time that the host's thread waits for it. Devices whose launches
+// have happened when they return are never ahead of anybody.
 class RunAhead {
  public:
   RunAhead(Stream& stream, RunAheadOptions options);
 
   uint64_t depth() const { return options_.depth; }
-  // Whether the next run has to wait for an earlier one, and the wait. Throws deferred device errors of its kernels.
+  // Whether the next run has to wait for an earlier one, and the wait. Throws deferred device errors of its
+  // kernels.
   bool must_wait() const { return unmarked_ == 0 && marked_ >= options_.depth; }
   void wait() const;
   // So many runs have been queued.

@@ -98,8 +98,8 @@ void require_same_program(comm::Workers& workers, const std::string& name, const
 
 namespace {
 
-// Names the sums that an update comes from and that no other has named. A gradient has its variable's shape; what stands
-// behind a sum belongs to something else.
+// Names the sums that an update comes from and that no other has named. A gradient has its variable's shape;
+// what stands behind a sum belongs to something else.
 void name_sums_of(const Graph& graph, const VariableUpdate& update, std::map<int64_t, NamedSum>& names) {
   std::vector<bool> seen(graph.nodes.size());
   std::vector<int32_t> open{update.value.node};

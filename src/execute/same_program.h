@@ -12,8 +12,9 @@
 
 namespace lockstep::execute {
 
-// Throws Error(failed_precondition) at all workers where they have not: the message names the first variable whose name,
-// shape or dtype differs, or says how the traces do. `name` is the function's. Called by all workers.
+// Throws Error(failed_precondition) at all workers where they have not: the message names the first variable
+// whose name, shape or dtype differs, or says how the traces do. `name` is the function's. Called by all
+// workers.
 void require_same_program(comm::Workers& workers, const std::string& name, const Graph& graph,
                           std::source_location where);
 // The same for variables that are not part of a step yet.
@@ -22,8 +23,8 @@ void require_same_variables(comm::Workers& workers, const std::vector<Variable>&
 
 // A sum over replicas as people know it.
 struct NamedSum {
-  std::string name =
-      {};  // the variable that it updates, where it is a gradient; else the place that asked for it
+  // The variable that it updates, where it is a gradient; else the place that asked for it.
+  std::string name = {};
   bool is_gradient = false;  // of a trainable variable
 };
 // By their sequence.

@@ -13,8 +13,9 @@ class StagedInput {
  public:
   explicit StagedInput(Device& device);
 
-  // Where the device finds these bytes of `from`: there, or in a copy. A captured graph holds for the pointers that it was
-  // captured with, so on a device that captures an argument that lies elsewhere with every call is copied too.
+  // Where the device finds these bytes of `from`: there, or in a copy. A captured graph holds for the
+  // pointers that it was captured with, so on a device that captures an argument that lies elsewhere with
+  // every call is copied too.
   void* bring(Device& from, void* source, size_t bytes);
 
  private:

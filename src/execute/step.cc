@@ -9,9 +9,9 @@ using observe::Category;
 
 namespace {
 
-// Devices on one GPU. Steps: one of ResNet-50 on two of them takes 36.8 ms where each is given after the last, and 37.4
-// where the next one is queued already. Branches: 36.8 ms with one or two, 38 with four, 41 with eight and 63 with as many as
-// there could be.
+// Devices on one GPU. Steps: one of ResNet-50 on two of them takes 36.8 ms where each is given after the
+// last, and 37.4 where the next one is queued already. Branches: 36.8 ms with one or two, 38 with four, 41
+// with eight and 63 with as many as there could be.
 constexpr DeviceRunOptions kOnSharedGpu{.runs_ahead = 1, .branches = 2};
 
 bool has_parts(const Variable& variable, const ReplicaLayout& layout) {
@@ -112,8 +112,8 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
   inputs_ = inputs;
   if (early_writes_) early_writes_->keep();
   all_reduce_->begin_step();
-  // Replicas write their parts of results that are the first device's: behind whoever still reads the last ones there, and
-  // in front of whoever reads these.
+  // Replicas write their parts of results that are the first device's: behind whoever still reads the last
+  // ones there, and in front of whoever reads these.
   for (size_t d = 1; d < runs_.size(); ++d) stream(d).wait_for(stream(0));
   if (staging_ == Staging::before_all)
     for (const auto& run : runs_) run->stage_inputs(inputs);

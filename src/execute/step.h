@@ -24,8 +24,8 @@
 
 namespace lockstep::execute {
 
-// Replicas are the executor's own idea: the program is planned once for every size of slice that occurs, and each replica
-// has its own memory.
+// Replicas are the executor's own idea: the program is planned once for every size of slice that occurs, and
+// each replica has its own memory.
 class StepExecutable final : public Executable {
  public:
   // See StepPlans.
@@ -42,8 +42,8 @@ class StepExecutable final : public Executable {
   const Plan& plan() const override { return plans_.first(); }
 
  private:
-  // Who copies the arguments to the devices. A copy between GPUs waits for all that both have been given, so it comes
-  // before they are given the step.
+  // Who copies the arguments to the devices. A copy between GPUs waits for all that both have been given, so
+  // it comes before they are given the step.
   enum class Staging : bool { by_each_device, before_all };
 
   std::vector<ReplicaSum> collect_sums() const;

@@ -5,8 +5,8 @@
 
 namespace lockstep::execute {
 
-// Everybody who takes part in a step refers to the same one. Whether anybody listens is decided before each step, while
-// no device is at work; each device is told of by its own thread, but for count().
+// Everybody who takes part in a step refers to the same one. Whether anybody listens is decided before each
+// step, while no device is at work; each device is told of by its own thread, but for count().
 class StepObserver {
  public:
   // From now on; null: nobody. The clock has a replica for each device.

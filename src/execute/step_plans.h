@@ -9,12 +9,12 @@
 
 namespace lockstep::execute {
 
-// The first plan also updates the variables and writes the results that replicas have in common; the others only feed
-// their replicas.
+// The first plan also updates the variables and writes the results that replicas have in common; the others
+// only feed their replicas.
 class StepPlans {
  public:
-  // plans[i] is the program for a slice of slice_sizes[i] examples; every size that occurs must be there, but for empty
-  // slices. Not replicated: one plan.
+  // plans[i] is the program for a slice of slice_sizes[i] examples; every size that occurs must be there, but
+  // for empty slices. Not replicated: one plan.
   StepPlans(std::vector<Plan> plans, std::vector<int64_t> slice_sizes);
 
   size_t size() const { return plans_.size(); }
@@ -22,7 +22,8 @@ class StepPlans {
   const Plan& first() const { return plans_[0]; }
   // The plan of such a slice.
   size_t of(const Slice& slice) const;
-  // Where the first plan's variable stands in plan p, which may have met variables in another order; -1: nowhere.
+  // Where the first plan's variable stands in plan p, which may have met variables in another order; -1:
+  // nowhere.
   int variable(size_t p, size_t variable) const { return variables_[p][variable]; }
   // The first plan's collective in plan p.
   const compile::Collective& twin(size_t p, const compile::Collective& collective) const;

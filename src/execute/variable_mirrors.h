@@ -19,12 +19,13 @@ enum class VariableUse : uint8_t {
   updates,  // it writes the new value into whatever copy the device has
 };
 
-// A variable lives on one device, wherever that is at the moment. Each other one that uses it has a mirror, which is renewed
-// before a step where the variable has changed since. One step at a time.
+// A variable lives on one device, wherever that is at the moment. Each other one that uses it has a mirror,
+// which is renewed before a step where the variable has changed since. One step at a time.
 class VariableMirrors {
  public:
-  // `updated[v]`: a step writes variable v. `uses`: by device, by variable. Where no device updates its own copy, the step
-  // writes the variable where it lives; where some do and none of them is its home, that gets the value of the first.
+  // `updated[v]`: a step writes variable v. `uses`: by device, by variable. Where no device updates its own
+  // copy, the step writes the variable where it lives; where some do and none of them is its home, that gets
+  // the value of the first.
   VariableMirrors(std::vector<Device*> devices, std::vector<Variable> variables, std::vector<bool> updated,
                   std::vector<std::vector<VariableUse>> uses);
 
@@ -33,8 +34,8 @@ class VariableMirrors {
   void* at(size_t device, size_t variable) const { return copies_[device][variable].data; }
   // After a step: variables that it writes have changed, here and in all copies that were updated.
   void commit();
-  // After a step that failed: it may have updated some copies and not others, so what the variables themselves hold counts,
-  // for this program and for all others.
+  // After a step that failed: it may have updated some copies and not others, so what the variables
+  // themselves hold counts, for this program and for all others.
   void distrust();
 
  private:

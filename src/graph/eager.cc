@@ -16,7 +16,8 @@
 namespace lockstep {
 namespace {
 
-// What decides which kernel runs: the op, where, and what its inputs look like. A key owns these, a view points at them.
+// What decides which kernel runs: the op, where, and what its inputs look like. A key owns these, a view
+// points at them.
 struct CallKey {
   const OpDef* op;
   Device* device;

@@ -9,8 +9,9 @@ namespace lockstep {
 TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
                      std::span<const TensorSpec> specs, std::source_location where);
 
-// The same for an op with one output that this thread has run before with inputs of these layouts, on the device on which all of
-// them are: only memory for the result is taken and the kernel launched. None where that is not so.
+// The same for an op with one output that this thread has run before with inputs of these layouts, on the
+// device on which all of them are: only memory for the result is taken and the kernel launched. None where
+// that is not so.
 Tensor run_again(const OpDef& op, std::span<const Tensor> inputs, const Attrs& attrs,
                  std::source_location where);
 

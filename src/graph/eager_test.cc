@@ -72,7 +72,7 @@ TEST(Eager, ScopesDecideWhereNoInputDoes) {
   EXPECT_EQ(&random::uniform({2}).device(), &far());
 }
 
-// --- placement ---------------------------------------------------------------------------------------------------
+// --- placement ---------------------------------------------------------------------------------------------
 
 TEST(EagerPlacement, AnOpRunsWithItsFirstInputThatIsNoScalarAndTheOthersAreCopied) {
   const Tensor here = pair(1, 2), there = pair(10, 20).to(far()), scalar = Tensor::scalar(3.0f),

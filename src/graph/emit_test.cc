@@ -270,7 +270,7 @@ TEST(Kernels, AMissingOneIsNamed) {
   EXPECT_THROW(find_kernel(DeviceKind::gpu, kOnCpus, here()), Error);
 }
 
-// --- pauses --------------------------------------------------------------------------------------------------
+// --- pauses ------------------------------------------------------------------------------------------------
 
 class Listener final : public Recorder {
  public:

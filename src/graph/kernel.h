@@ -72,8 +72,8 @@ struct KernelDef {
   std::unique_ptr<Kernel> (*prepare)(const KernelRequest&) = nullptr;
   bool strided_inputs = false;    // false: inputs are made contiguous first
   bool thread_invariant = false;  // true: the same bits whatever the number of threads
-  // Inputs and outputs (bit i: number i) that may all be of one 16-bit type where the op has float32 there: conversions
-  // around the op then happen inside its kernel.
+  // Inputs and outputs (bit i: number i) that may all be of one 16-bit type where the op has float32 there:
+  // conversions around the op then happen inside its kernel.
   uint32_t narrow_inputs = 0, narrow_outputs = 0;
 };
 

@@ -56,8 +56,8 @@ NonFinite count_non_finite(const OperandLayout& layout, const void* data) {
 
 namespace {
 
-// The elements of an operand where the CPU can read them. Data points to the element at index 0, which need not
-// be the one with the lowest address.
+// The elements of an operand where the CPU can read them. Data points to the element at index 0, which need
+// not be the one with the lowest address.
 class OnHost {
  public:
   OnHost(const Device& device, const OperandLayout& layout, const void* data) : data_(data) {

@@ -1,6 +1,6 @@
 // Ops are data: a name, a shape rule, a gradient, a cost, and traits that graph passes go by. Kernels
-// (graph/kernel.h) and rewrites (graph/rewrite.h) register against ops per kind of device, in the op's own folder;
-// nothing else in the engine knows any op by name.
+// (graph/kernel.h) and rewrites (graph/rewrite.h) register against ops per kind of device, in the op's own
+// folder; nothing else in the engine knows any op by name.
 #pragma once
 
 #include <cstdint>
@@ -113,8 +113,8 @@ struct OpTraits {
   std::optional<double> neutral = {};
 };
 
-// The sum of an op's results over the iterations of a loop, given each of its inputs in all iterations, stacked along a
-// new first dimension. `result`: the shape of one iteration's.
+// The sum of an op's results over the iterations of a loop, given each of its inputs in all iterations,
+// stacked along a new first dimension. `result`: the shape of one iteration's.
 using SumOverStack = Tensor (*)(const Attrs&, std::span<const TensorArg> stacks, const Shape& result);
 
 struct OpDef {
@@ -136,8 +136,8 @@ struct OpDef {
   Attrs (*with_epilogue)(const Attrs&, bool bias, Epilogue) = nullptr;
   // An activation that other ops can apply as their epilogue.
   Epilogue (*as_epilogue)(const Attrs&) = nullptr;
-  // Ops that can add a tensor like their first result to it, as one more input behind the others: the attributes that say
-  // so, or nothing where these exclude it.
+  // Ops that can add a tensor like their first result to it, as one more input behind the others: the
+  // attributes that say so, or nothing where these exclude it.
   std::optional<Attrs> (*with_addend)(const Attrs&) = nullptr;
   // Ops whose results a loop need not sum one by one; null for inputs (of one iteration) where it must.
   SumOverStack (*sum_over_stack)(const Attrs&, std::span<const TensorSpec> inputs) = nullptr;

@@ -1,8 +1,8 @@
 // Rewrites: parts of a graph that may be replaced by others which compute the same results.
 //
-// A rewrite stands beside the op it belongs to (src/ops/<family>/x_rewrites.cc) and registers for the kinds of device
-// that gain by it. Whoever compiles a graph for a kind of device applies all that are registered for it; nobody names
-// one.
+// A rewrite stands beside the op it belongs to (src/ops/<family>/x_rewrites.cc) and registers for the kinds
+// of device that gain by it. Whoever compiles a graph for a kind of device applies all that are registered
+// for it; nobody names one.
 #pragma once
 
 #include <optional>
@@ -27,8 +27,8 @@ enum class RewriteStage : uint8_t {
 struct Rewrite {
   std::string_view name;
   RewriteStage stage = RewriteStage::combine;
-  // A graph with the same results, or nothing where there is nothing to change. What nobody reads any more may be left
-  // in it: dead nodes are removed afterwards.
+  // A graph with the same results, or nothing where there is nothing to change. What nobody reads any more
+  // may be left in it: dead nodes are removed afterwards.
   std::optional<Graph> (*apply)(const Graph& graph, DeviceKind kind) = nullptr;
 };
 
@@ -41,7 +41,7 @@ class RegisterRewrite {
 // Those of a kind of device, in the order in which they are applied.
 std::span<const Rewrite> registered_rewrites(DeviceKind kind);
 
-// --- what rewrites are written with --------------------------------------------------------------------------------
+// --- what rewrites are written with ------------------------------------------------------------------------
 
 // Builds a graph from another one, node by node in order, keeping track of where each value went.
 class Rewriter {

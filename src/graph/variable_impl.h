@@ -17,13 +17,14 @@ struct VariableImpl {
   // Changes with every write: what tells a mirror on another device that it is out of date.
   uint64_t version = 0;
 
-  // The parts of a variable with `per_replica`, by replica, wherever that runs; undefined: zeros. Empty: `value` has it
-  // all, else what it holds is out of date.
+  // The parts of a variable with `per_replica`, by replica, wherever that runs; undefined: zeros. Empty:
+  // `value` has it all, else what it holds is out of date.
   TensorList parts;
 
   // Sums the parts, if there are any.
   void gather();
-  // The sum of two of them, where the first is. The arithmetic of variables is the room ops' (ops/elementwise/variables.cc).
+  // The sum of two of them, where the first is. The arithmetic of variables is the room ops'
+  // (ops/elementwise/variables.cc).
   Tensor sum_of_parts(const Tensor& a, const Tensor& b) const;
   // The parts for so many replicas: what there is stays, and new ones are undefined but for the first.
   TensorList& spread(int replicas);

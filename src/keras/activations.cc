@@ -116,7 +116,8 @@ Json Activation::serialize(std::source_location where) const {
 Activation Activation::deserialize(const Json& json, std::source_location where) {
   if (json.is_null()) return {};
   if (json.is_string()) return Activation(json.as_string(), where);
-  // Keras writes functions of a user's own as {"class_name": "function", "config": name, "registered_name": "package>name"}.
+  // Keras writes functions of a user's own as {"class_name": "function", "config": name, "registered_name":
+  // "package>name"}.
   const Json* config = json.find("config");
   if (config && config->is_object()) return of_layer(json, where);
   const Json* registered = json.find("registered_name");
@@ -127,7 +128,8 @@ Activation Activation::deserialize(const Json& json, std::source_location where)
   return Activation(config->as_string(), where);
 }
 
-// Keras takes a layer in the place of a function: LeakyReLU(negative_slope=0.3), say. Its configuration is the name.
+// Keras takes a layer in the place of a function: LeakyReLU(negative_slope=0.3), say. Its configuration is
+// the name.
 Activation Activation::of_layer(const Json& json, std::source_location where) {
   Activation activation;
   activation.name_ = json.dump();

@@ -7,8 +7,8 @@
 namespace lockstep::keras {
 namespace {
 
-// What a batch adds to a matrix [classes, classes] of labels by predictions, of all replicas. Where the label is ignore_class
-// the pair does not count; any other number that is no class is an Error.
+// What a batch adds to a matrix [classes, classes] of labels by predictions, of all replicas. Where the label
+// is ignore_class the pair does not count; any other number that is no class is an Error.
 Tensor confusion(const Tensor& labels, const Tensor& predictions, const Tensor& weights, int64_t classes,
                  const std::optional<int64_t>& ignore_class, DType dtype) {
   require(labels.size() == predictions.size(), ErrorCode::shape_mismatch, std::source_location::current(),

@@ -34,9 +34,9 @@ Tensor from_length(const Tensor& length, int64_t columns) {
 
 }  // namespace
 
-// The labels are states in a row, each with a blank before it, and one blank behind the last. `blank[n]` is the
-// logarithm of the probability of all ways so far that end in the blank before label n, `label[n]` of those that end in
-// label n.
+// The labels are states in a row, each with a blank before it, and one blank behind the last. `blank[n]` is
+// the logarithm of the probability of all ways so far that end in the blank before label n, `label[n]` of
+// those that end in label n.
 Tensor ctc(const TensorArg& given_labels, const TensorArg& given_logits, const CTCOptions& options) {
   const std::source_location here = given_labels.where();
   const CallSite site(here);

@@ -13,8 +13,8 @@
 namespace lockstep::keras {
 namespace {
 
-// The state of a curve: for each label the weight of the examples that exceed exactly b of the T thresholds, b in
-// [0, T], negatives and positives apart. A batch costs one look-up, however many thresholds there are.
+// The state of a curve: for each label the weight of the examples that exceed exactly b of the T thresholds,
+// b in [0, T], negatives and positives apart. A batch costs one look-up, however many thresholds there are.
 class Histogram {
  public:
   // Evenly spaced over [0, 1]; the first threshold lies a little below 0 and the last a little above 1 where
@@ -222,7 +222,7 @@ class AreaMetric final : public SettingsMetric<Settings> {
   Variable state_;
 };
 
-// --- one value where another is reached ------------------------------------------------------------------------------
+// --- one value where another is reached --------------------------------------------------------------------
 
 Tensor sensitivity(const Histogram::Counts& c) { return divide_no_nan(c.tp, c.tp + c.fn); }
 Tensor specificity(const Histogram::Counts& c) { return divide_no_nan(c.tn, c.tn + c.fp); }

@@ -49,7 +49,7 @@ Feature checked(Feature feature) {
   return feature;
 }
 
-// --- configurations --------------------------------------------------------------------------------------------------
+// --- configurations ----------------------------------------------------------------------------------------
 
 // What a layer learned stands among its weights; here it is written where a given value would be.
 Json written_layer(const Layer& layer) {
@@ -104,7 +104,7 @@ Feature read_feature(const Json& json, Where where) {
   return checked(std::move(feature));
 }
 
-// --- preprocessors ---------------------------------------------------------------------------------------------------
+// --- preprocessors -----------------------------------------------------------------------------------------
 
 // Whether something is left to learn, by the configuration.
 bool learns(const Feature::Preprocessor& preprocessor) {
@@ -157,7 +157,7 @@ std::string FeatureCross::name() const {
   return joined;
 }
 
-// --- the space -------------------------------------------------------------------------------------------------------
+// --- the space ---------------------------------------------------------------------------------------------
 
 class FeatureSpace::Impl {
  public:
@@ -434,7 +434,7 @@ class FeatureSpace::Impl {
   bool adapted_ = false;
 };
 
-// --- kinds of features -----------------------------------------------------------------------------------------------
+// --- kinds of features -------------------------------------------------------------------------------------
 
 Feature FeatureSpace::float_(Where where) {
   return {.dtype = "float32", .preprocessor = layers::Identity({}, where), .output_mode = "float"};
@@ -490,7 +490,7 @@ FeatureCross FeatureSpace::cross(const std::vector<std::string>& feature_names,
   return {feature_names, crossing_dim, output_mode};
 }
 
-// --- the handle ------------------------------------------------------------------------------------------------------
+// --- the handle --------------------------------------------------------------------------------------------
 
 namespace {
 

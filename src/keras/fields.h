@@ -26,7 +26,7 @@
 
 namespace lockstep::keras {
 
-// --- single values -----------------------------------------------------------------------------------------------
+// --- single values -----------------------------------------------------------------------------------------
 
 inline Json to_json(bool value) { return value; }
 inline Json to_json(int value) { return value; }
@@ -116,7 +116,7 @@ void from_json(const Json& json, std::vector<T>& values) {
   for (const Json& item : json.items()) from_json(item, values.emplace_back());
 }
 
-// --- whole structs -----------------------------------------------------------------------------------------------
+// --- whole structs -----------------------------------------------------------------------------------------
 
 class FieldWriter {
  public:

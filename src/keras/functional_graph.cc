@@ -32,7 +32,7 @@ const std::string& KerasTensor::name(std::source_location where) const {
   return defined_value(*this, where).name;
 }
 
-// --- what a layer gives ----------------------------------------------------------------------------------------
+// --- what a layer gives ------------------------------------------------------------------------------------
 
 namespace {
 
@@ -53,8 +53,8 @@ Filled with_unknown_as(const std::vector<TensorSpec>& inputs, int64_t size) {
   return filled;
 }
 
-// The same, with the size that another input has in the dimension as far from the end: inputs that are to be broadcast, multiplied
-// or joined fit each other so.
+// The same, with the size that another input has in the dimension as far from the end: inputs that are to be
+// broadcast, multiplied or joined fit each other so.
 Filled with_unknown_as_beside(const std::vector<TensorSpec>& inputs, int64_t size) {
   Filled filled = with_unknown_as(inputs, size);
   for (size_t i = 0; i < inputs.size(); ++i)
@@ -115,10 +115,10 @@ std::vector<TensorSpec> infer_outputs(const Layer& layer, const std::vector<Tens
   if (std::all_of(inputs.begin(), inputs.end(), [](const TensorSpec& input) { return known(input.shape); }))
     return specs(with_unknown_as(inputs, kUsual), kUsual);
 
-  // A size that follows an unknown one shows by changing with it: two runs with different stand-ins. A small one beside a large one
-  // shows what is cut off as well, x[:5] say. Where windows or tables refuse a small one, both are large or both are small; what is
-  // split into equal parts wants numbers with many divisors, windows of sounds are wide, and what is joined wants those alone that
-  // fit the other inputs.
+  // A size that follows an unknown one shows by changing with it: two runs with different stand-ins. A small
+  // one beside a large one shows what is cut off as well, x[:5] say. Where windows or tables refuse a small
+  // one, both are large or both are small; what is split into equal parts wants numbers with many divisors,
+  // windows of sounds are wide, and what is joined wants those alone that fit the other inputs.
   struct StandIns {
     Filled (*filled)(const std::vector<TensorSpec>&, int64_t);
     int64_t one, other;
@@ -171,7 +171,7 @@ KerasTensorList call_symbolically(const Layer& layer, const KerasTensorList& inp
   return results;
 }
 
-// --- inputs and arithmetic -------------------------------------------------------------------------------------
+// --- inputs and arithmetic ---------------------------------------------------------------------------------
 
 InputLayer::InputLayer(const Shape& shape, DType dtype, const std::string& name)
     : LayerBase(
@@ -264,7 +264,7 @@ KerasTensor operator-(const KerasOperand& a, const KerasOperand& b) { return com
 KerasTensor operator*(const KerasOperand& a, const KerasOperand& b) { return combine("Multiply", a, b); }
 KerasTensor operator/(const KerasOperand& a, const KerasOperand& b) { return combine("TrueDivide", a, b); }
 
-// --- the graph between inputs and outputs -----------------------------------------------------------------------
+// --- the graph between inputs and outputs ------------------------------------------------------------------
 
 namespace {
 

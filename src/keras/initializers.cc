@@ -99,7 +99,7 @@ void orthonormalise(std::vector<double>& rows, int64_t count, int64_t length) {
   }
 }
 
-// --- the rules -----------------------------------------------------------------------------------------------------
+// --- the rules ---------------------------------------------------------------------------------------------
 
 template <class Settings>
 class Made final : public SettingsRule<Initializer::Rule, Settings> {

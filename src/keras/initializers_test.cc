@@ -109,7 +109,8 @@ TEST(Initializers, OrthogonalMatricesAre) {
   EXPECT_THROW(initializers::Orthogonal()({4}), Error);
 }
 
-// The signs are those of a QR decomposition with a positive diagonal: columns keep the side of what was drawn.
+// The signs are those of a QR decomposition with a positive diagonal: columns keep the side of what was
+// drawn.
 TEST(Initializers, OrthogonalMatricesAreNotBiased) {
   int positive = 0;
   for (int seed = 0; seed < 200; ++seed)

@@ -113,7 +113,7 @@ const Tensor& CallContext::mask() const {
   return masks.empty() ? none : masks[0];
 }
 
-// --- LayerBase -----------------------------------------------------------------------------------------------
+// --- LayerBase ---------------------------------------------------------------------------------------------
 
 LayerBase::LayerBase(std::string class_name, LayerBaseOptions options, std::source_location where)
     : class_name_(std::move(class_name)), options_(std::move(options)), where_(CallSite::of(where)) {
@@ -345,7 +345,7 @@ TensorList LayerBase::call_in_policy(const TensorList& inputs, const CallContext
   return call_all(inputs, context);
 }
 
-// --- rematerialisation ---------------------------------------------------------------------------------------
+// --- rematerialisation -------------------------------------------------------------------------------------
 
 void LayerBase::enter_remat_scope() {
   if (!remat_) remat_ = current_remat_mode();
@@ -362,8 +362,8 @@ bool LayerBase::recomputes(const TensorList& inputs, const CallContext& context)
   if (!remat_ || !has_recorders()) return false;
   switch (remat_->kind) {
     case RematMode::Kind::full:
-      // As a whole, a model that nobody else calls would make all its values again at once, and a layer that is recomputed
-      // with the one around it would make its few a third time.
+      // As a whole, a model that nobody else calls would make all its values again at once, and a layer that
+      // is recomputed with the one around it would make its few a third time.
       if (recomputes_parts() || (is_outermost_call() && dynamic_cast<const ModelBase*>(this))) return false;
       return remat_depth() == 0 || !layers_.empty();
     case RematMode::Kind::list_of_layers:
@@ -442,7 +442,7 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
   }
 }
 
-// --- Layer ---------------------------------------------------------------------------------------------------
+// --- Layer -------------------------------------------------------------------------------------------------
 
 TensorList Layer::apply(const TensorList& inputs, const CallOptions& options,
                         std::source_location where) const {
@@ -576,8 +576,8 @@ Json Layer::serialize(std::source_location where) const {
   const std::string module = base_->module();
   Json json = serialized(module, class_name(), base_->get_config());
   SharedLayersWritten::mark(*base_, json);
-  // A front that has classes of its own, two of one name perhaps, says what they were registered by in the module's place:
-  // "Package>Name", or "module:Name" of one that was not.
+  // A front that has classes of its own, two of one name perhaps, says what they were registered by in the
+  // module's place: "Package>Name", or "module:Name" of one that was not.
   if (module.find('>') != std::string::npos) {
     json.set("module", nullptr);
     json.set("registered_name", module);
@@ -611,7 +611,8 @@ Registry<Layer>& layer_registry() {
 }
 const Catalogued& known_layers() { return layer_registry(); }
 
-// "Package>Name" is what Keras' files call a layer that a package registers; without a package it is Keras' default, Custom.
+// "Package>Name" is what Keras' files call a layer that a package registers; without a package it is Keras'
+// default, Custom.
 void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make) {
   const size_t package = class_name.find('>');
   const bool packaged = package != std::string::npos;

@@ -7,8 +7,8 @@
 
 namespace lockstep::keras {
 
-// While it lives, `heard` is called with the results of every layer that runs on this thread, inner layers before those
-// that use them. Scopes nest; the innermost hears.
+// While it lives, `heard` is called with the results of every layer that runs on this thread, inner layers
+// before those that use them. Scopes nest; the innermost hears.
 class LayerOutputScope {
  public:
   using Heard = std::function<void(const LayerBase& layer, const TensorList& outputs)>;

@@ -53,7 +53,7 @@ static void from_json(const Json& json, Reduction& reduction) {
 
 namespace {
 
-// --- formulas --------------------------------------------------------------------------------------------------------
+// --- formulas ----------------------------------------------------------------------------------------------
 
 Tensor mean_of_last(const Tensor& x) { return reduce_mean(x, {.axis = {-1}}); }
 Tensor sum_of(const Tensor& x, int axis = -1) { return reduce_sum(x, {.axis = {axis}}); }
@@ -123,7 +123,7 @@ void check_shapes(const char* loss, const Tensor& y_true, const Tensor& y_pred) 
               : "");
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------
+// --- settings ----------------------------------------------------------------------------------------------
 
 struct Plain : losses::LossOptions {
   void visit(auto&) {}
@@ -406,7 +406,7 @@ struct TverskySettings : losses::TverskyOptions {
   }
 };
 
-// --- rules -----------------------------------------------------------------------------------------------------------
+// --- rules -------------------------------------------------------------------------------------------------
 
 template <class Settings>
 class SettingsLoss final : public Loss::Rule {
@@ -540,7 +540,7 @@ Registry<Loss>& registry() {
 
 const Catalogued& known_losses() { return registry(); }
 
-// --- Loss ------------------------------------------------------------------------------------------------------------
+// --- Loss --------------------------------------------------------------------------------------------------
 
 Loss::Loss(const char* name, std::source_location where) : Loss(std::string(name), where) {}
 

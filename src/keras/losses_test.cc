@@ -226,7 +226,7 @@ TEST(Losses, HaveTheGradientsOfFiniteDifferences) {
   }
 }
 
-// --- masks -----------------------------------------------------------------------------------------------------------
+// --- masks -------------------------------------------------------------------------------------------------
 
 // Two sequences of three steps of two values each.
 struct Sequences {
@@ -260,7 +260,7 @@ TEST(LossMasks, OfOneValueAPosition) {
   EXPECT_TRUE(near(Loss("mse")(y, p), {(1 + 9 + 16) / 3.0}));
 }
 
-// --- functions of one's own ------------------------------------------------------------------------------------------
+// --- functions of one's own --------------------------------------------------------------------------------
 
 TEST(FunctionLoss, IsReducedLikeAnyOther) {
   const Loss loss = [](const Tensor& y, const Tensor& p) { return reduce_sum(abs(y - p), {.axis = {-1}}); };
@@ -298,7 +298,7 @@ TEST(FunctionLoss, OfAClassIsReadFromFiles) {
   EXPECT_TRUE(near(read(ones({2, 2}), zeros({2, 2})), {12}));
 }
 
-// --- replicas --------------------------------------------------------------------------------------------------------
+// --- replicas ----------------------------------------------------------------------------------------------
 
 // The loss and the gradient of a weight, of the whole batch.
 struct Outcome {

@@ -9,7 +9,8 @@ namespace lockstep::keras {
 
 Registry<Metric>& metric_registry();
 
-// A metric with settings: a struct with a kName, a name and a `visit` (keras/fields.h) over its other members.
+// A metric with settings: a struct with a kName, a name and a `visit` (keras/fields.h) over its other
+// members.
 template <class Settings, class Base = MetricBase>
 class SettingsMetric : public Base {
  public:

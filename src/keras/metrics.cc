@@ -9,7 +9,7 @@
 
 namespace lockstep::keras {
 
-// --- MetricBase ------------------------------------------------------------------------------------------------------
+// --- MetricBase --------------------------------------------------------------------------------------------
 
 Json MetricBase::config() const {
   return Json::object({{"name", name_}, {"dtype", std::string(lockstep::name(dtype_))}});
@@ -41,7 +41,7 @@ Variable MetricBase::add_variable(const std::string& name, const Tensor& initial
 
 namespace {
 
-// --- means -----------------------------------------------------------------------------------------------------------
+// --- means -------------------------------------------------------------------------------------------------
 
 // A replica's part of the batch; 1 outside of replicas.
 double replica_share() {
@@ -65,7 +65,8 @@ class MeanBase : public MetricBase {
   }
 
  protected:
-  // `weights` are of dtype(). Sum and count are one variable, so that a step pays for one update, and replicas for one exchange.
+  // `weights` are of dtype(). Sum and count are one variable, so that a step pays for one update, and
+  // replicas for one exchange.
   void add(const Tensor& unweighted, const Tensor& weights) {
     const Tensor values = cast(unweighted, dtype());
     const Tensor weighted = product(values, weights);
@@ -124,7 +125,7 @@ class MeanOver final : public SettingsMetric<Settings, MeanBase> {
   Loss loss_;
 };
 
-// --- accuracies ------------------------------------------------------------------------------------------------------
+// --- accuracies --------------------------------------------------------------------------------------------
 
 Tensor matches(const Tensor& a, const Tensor& b) { return cast(equal(a, b), DType::float32); }
 
@@ -247,7 +248,7 @@ struct ConcordanceCorrelationSettings : metrics::AxisOptions {
   }
 };
 
-// --- means of losses -------------------------------------------------------------------------------------------------
+// --- means of losses ---------------------------------------------------------------------------------------
 
 struct NamedLoss {
   const char* name;
@@ -319,7 +320,7 @@ struct SparseCategoricalCrossentropySettings : metrics::SparseCategoricalCrossen
   }
 };
 
-// --- others ----------------------------------------------------------------------------------------------------------
+// --- others ------------------------------------------------------------------------------------------------
 
 // "accuracy" or "crossentropy": which one the shapes say.
 class ByShape final : public MeanBase {
@@ -453,7 +454,7 @@ Registry<Metric>& metric_registry() {
 }
 const Catalogued& known_metrics() { return metric_registry(); }
 
-// --- Metric ----------------------------------------------------------------------------------------------------------
+// --- Metric ------------------------------------------------------------------------------------------------
 
 Metric::Metric(const char* name, std::source_location where) : Metric(std::string(name), where) {}
 

@@ -296,7 +296,7 @@ TEST(Metrics, PredictionsAtTheEndsOfTheThresholds) {
   EXPECT_THROW(metrics::Precision({.thresholds = {1.5}}), Error);
 }
 
-// --- compiled --------------------------------------------------------------------------------------------------------
+// --- compiled ----------------------------------------------------------------------------------------------
 
 TEST(CompiledMetrics, AreUpdatedByTheStep) {
   for (const Case& c : kCases) {

@@ -16,7 +16,7 @@
 namespace lockstep::keras {
 namespace {
 
-// --- operations that take more than a line ---------------------------------------------------------------------------
+// --- operations that take more than a line -----------------------------------------------------------------
 
 // x[1:3, ..., None, 0]: slices, positions, new dimensions and all that are left out, as Python reads them.
 Tensor get_item(const Operands& o) {
@@ -255,7 +255,7 @@ Tensor flipped(const Operands& o) {
   return reverse(o.tensor(0), axes);
 }
 
-// --- the table -------------------------------------------------------------------------------------------------------
+// --- the table ---------------------------------------------------------------------------------------------
 
 template <Tensor (*F)(const OperandArg&, const OperandArg&)>
 Tensor binary(const Operands& o) {

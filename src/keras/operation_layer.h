@@ -30,7 +30,8 @@ class OperationLayer final : public LayerBase {
   OperationLayer(const std::string& class_name, Json config);
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override;
-  // As in Keras, an operation's result carries no mask: where one is to go on, the call of a layer behind it names it.
+  // As in Keras, an operation's result carries no mask: where one is to go on, the call of a layer behind it
+  // names it.
   TensorList compute_mask(const TensorList&, const TensorList&, size_t) override { return {}; }
   bool supports_masking() const override { return true; }
   bool autocast_inputs() const override { return false; }
@@ -51,8 +52,8 @@ KerasTensor call_operation(const std::string& class_name, const Json& config, co
                            const KerasTensorList& values,
                            std::source_location where = std::source_location::current());
 
-// Whether `json`, an entry of a model's file, is an operation, and the one that it describes: of register_operations() where that was
-// called.
+// Whether `json`, an entry of a model's file, is an operation, and the one that it describes: of
+// register_operations() where that was called.
 bool is_operation(const Json& json);
 Layer read_operation(const Json& json);
 // Whether a layer stands for one.

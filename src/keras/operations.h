@@ -19,7 +19,7 @@ struct Operation {
 std::span<const Operation> numpy_operations();
 std::span<const Operation> other_operations();
 
-// --- for their files -------------------------------------------------------------------------------------------------
+// --- for their files ---------------------------------------------------------------------------------------
 
 template <Tensor (*F)(const TensorArg&)>
 Tensor unary(const Operands& o) {

@@ -14,7 +14,7 @@
 namespace lockstep::keras {
 namespace {
 
-// --- operations that take more than a line ---------------------------------------------------------------------------
+// --- operations that take more than a line -----------------------------------------------------------------
 
 Tensor normalized(const Operands& o) {
   const double order = o.number("order", 2), epsilon = o.number("epsilon", 1e-7);
@@ -131,7 +131,7 @@ Tensor resized(const Operands& o) {
                         .data_format = o.setting("data_format", DataFormat(DataFormat::channels_last))});
 }
 
-// --- the table -------------------------------------------------------------------------------------------------------
+// --- the table ---------------------------------------------------------------------------------------------
 
 constexpr Operation kOtherOperations[] = {
     {"Relu", "nn", [](const Operands& o) { return relu(o.tensor(0)); }},

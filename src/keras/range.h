@@ -1,5 +1,5 @@
-// The values that a number among the settings may have. They stand beside its name, in the `visit` of its settings
-// (keras/fields.h), so that they hold for programs and files alike.
+// The values that a number among the settings may have. They stand beside its name, in the `visit` of its
+// settings (keras/fields.h), so that they hold for programs and files alike.
 #pragma once
 
 #include <cmath>

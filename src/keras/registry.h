@@ -43,12 +43,14 @@ const Catalogued& known_optimizers();
 const Catalogued& known_schedules();
 }  // namespace optimizers
 
-// `Made` is the handle. Registration happens at static initialisation or by the user; look-ups from any thread.
+// `Made` is the handle. Registration happens at static initialisation or by the user; look-ups from any
+// thread.
 template <class Made>
 class Registry final : public Catalogued {
  public:
   using Maker = std::function<Made(const Json& config)>;
-  // The settings that a maker reads, with their defaults; a function, for defaults are registered things themselves.
+  // The settings that a maker reads, with their defaults; a function, for defaults are registered things
+  // themselves.
   using Parameters = std::function<Json()>;
 
   explicit Registry(std::string kind) : kind_(std::move(kind)) {}
@@ -64,7 +66,8 @@ class Registry final : public Catalogued {
     for (const std::string& alias : aliases) makers_[alias] = maker;
   }
 
-  // Asks `first` before what makes this class until now; it gives an undefined handle where it leaves that to the other.
+  // Asks `first` before what makes this class until now; it gives an undefined handle where it leaves that to
+  // the other.
   void extend(const std::string& class_name, Maker first) {
     const std::lock_guard lock(mutex_);
     for (const std::string& name : {class_name, to_snake_case(class_name)})

@@ -31,8 +31,8 @@ bool recomputes_activations();
 // Whether the layer that is being called on this thread was not called by another one.
 bool is_outermost_call();
 
-// While it lives, losses that layers add on this thread come here and not to their layers. Scopes nest; the innermost gets
-// them.
+// While it lives, losses that layers add on this thread come here and not to their layers. Scopes nest; the
+// innermost gets them.
 class AddedLosses {
  public:
   AddedLosses();

@@ -1,5 +1,5 @@
-// Rules from settings: a struct with a kName, a `visit` over its members (keras/fields.h) and the function that
-// gives the rule its meaning becomes an entry of a registry.
+// Rules from settings: a struct with a kName, a `visit` over its members (keras/fields.h) and the function
+// that gives the rule its meaning becomes an entry of a registry.
 #pragma once
 
 #include <memory>

@@ -12,8 +12,8 @@ bool is_written_tensor(const Json& json);
 // The tensor; lists of numbers by themselves are one too. Undefined where `json` is something else.
 Tensor read_tensor(const Json& json);
 
-// The same with the lists of their elements in place of tensors: what settings take. Arguments of calls, which are under
-// "inbound_nodes", stay as they are.
+// The same with the lists of their elements in place of tensors: what settings take. Arguments of calls,
+// which are under "inbound_nodes", stay as they are.
 Json with_plain_settings(const Json& json);
 
 }  // namespace lockstep::keras

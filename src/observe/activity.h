@@ -1,13 +1,13 @@
-// What the program is doing now, in a few words, for whoever wonders from outside: the other workers of a run, that is, when
-// this one does not come.
+// What the program is doing now, in a few words, for whoever wonders from outside: the other workers of a
+// run, that is, when this one does not come.
 #pragma once
 
 #include <cstdint>
 
 namespace lockstep::observe {
 
-// While one lives, the program does `what`, a literal, unless a scope inside says something closer. Of one thread at a time,
-// the one that trains; cheap enough for every batch.
+// While one lives, the program does `what`, a literal, unless a scope inside says something closer. Of one
+// thread at a time, the one that trains; cheap enough for every batch.
 class ActivityScope {
  public:
   explicit ActivityScope(const char* what);

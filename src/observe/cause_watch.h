@@ -18,7 +18,8 @@ class CauseWatch {
   // `who` begins the message: "fit". `clock` is not owned; null: Clock::system().
   explicit CauseWatch(std::string who, const Clock* clock = nullptr);
 
-  // After a step. `complete` adds what the step clock does not know: how the run was made, what its input says of itself.
+  // After a step. `complete` adds what the step clock does not know: how the run was made, what its input
+  // says of itself.
   void look(const StepClock& steps, const std::function<void(RunSummary&)>& complete) {
     if (clock_.now_ns() >= next_ns_) [[unlikely]]
       judge(steps, complete);

@@ -1,7 +1,8 @@
-// What a verdict advises, in the words of the run it is about: a program gets C++, a run of the tool a call of the tool.
+// What a verdict advises, in the words of the run it is about: a program gets C++, a run of the tool a call
+// of the tool.
 //
-// The C++ compiles where a program has what its kind of run has: `model` and `train` or `dataset` of fit; `dataset`, `step`,
-// `x` and `loss` of a loop; functions `f` and `prepare` for a map. Behind // are words.
+// The C++ compiles where a program has what its kind of run has: `model` and `train` or `dataset` of fit;
+// `dataset`, `step`, `x` and `loss` of a loop; functions `f` and `prepare` for a map. Behind // are words.
 #pragma once
 
 #include <cstdint>

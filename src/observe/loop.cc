@@ -11,7 +11,8 @@
 namespace lockstep::observe {
 namespace {
 
-// Timing a step takes about a microsecond: of those that are shorter than this, one of sixteen is timed, once so many were.
+// Timing a step takes about a microsecond: of those that are shorter than this, one of sixteen is timed, once
+// so many were.
 constexpr int64_t kShortNs = 50'000;
 constexpr int64_t kUntimed = 15;
 constexpr int64_t kTimedFirst = 100;

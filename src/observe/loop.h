@@ -11,7 +11,8 @@
 
 namespace lockstep::observe {
 
-// One thread at a time makes its steps; summary() is for all threads. observe::report() knows it, also when it has gone.
+// One thread at a time makes its steps; summary() is for all threads. observe::report() knows it, also when
+// it has gone.
 class Loop {
  public:
   // Adds to a summary what the clock does not know.
@@ -24,9 +25,9 @@ class Loop {
 
   StepClock& clock() { return clock_; }
 
-  // For steps that may be as short as timing them: begin() gives the clock, with the step begun, or null where this step is
-  // not timed, and after the clock end() has to follow, or abandon_step(). A step that is not timed counts with the next that
-  // is, as one like the last.
+  // For steps that may be as short as timing them: begin() gives the clock, with the step begun, or null
+  // where this step is not timed, and after the clock end() has to follow, or abandon_step(). A step that is
+  // not timed counts with the next that is, as one like the last.
   StepClock* begin();
   void end();
   // After a step.

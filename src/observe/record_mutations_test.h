@@ -81,7 +81,8 @@ class RecordMutation : public JsonMutation {
   }
 };
 
-// True where the text is a record; what is read can be written and read again. Anything but an Error ends the program.
+// True where the text is a record; what is read can be written and read again. Anything but an Error ends the
+// program.
 inline bool read_or_refuse(const std::string& text) {
   try {
     const Json written = to_json(record_from_json(Json::parse(text)));

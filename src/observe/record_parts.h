@@ -10,8 +10,9 @@ namespace lockstep::observe {
 // Replicas, without their intervals, and what else the summary says of the whole.
 void add_summary(RunRecord& record, const RunSummary& summary);
 
-// All replicas' intervals, by replica, as many as the record has room for; `width`: the steps of the widest. Where they are of
-// several workers, who waits follows from their difference (attribute_waiting). `summary` is that of the same run.
+// All replicas' intervals, by replica, as many as the record has room for; `width`: the steps of the widest.
+// Where they are of several workers, who waits follows from their difference (attribute_waiting). `summary`
+// is that of the same run.
 void add_intervals(RunRecord& record, std::vector<Intervals> replicas, int64_t width, bool several_workers,
                    const RunSummary& summary);
 
@@ -19,8 +20,8 @@ void add_intervals(RunRecord& record, std::vector<Intervals> replicas, int64_t w
 RunRecord::Timeline timeline_of(const Trace& trace);
 RunRecord::Kernels kernels_of(const Trace& trace);
 
-// Points of a curve that keeps growing, thinned out evenly: half of them go when there are too many, and from then on
-// half as many come.
+// Points of a curve that keeps growing, thinned out evenly: half of them go when there are too many, and from
+// then on half as many come.
 template <class Point>
 class ThinnedPoints {
  public:

@@ -21,8 +21,8 @@ class RecordWriter {
   RecordWriter(const RecordWriter&) = delete;
   RecordWriter& operator=(const RecordWriter&) = delete;
 
-  // Returns at once; of records that come faster than they can be written, the last counts. Throws what went wrong with
-  // an earlier one.
+  // Returns at once; of records that come faster than they can be written, the last counts. Throws what went
+  // wrong with an earlier one.
   void hand_over(RunRecord record);
   // Now, behind those that were handed over.
   void write(const RunRecord& record);

@@ -20,7 +20,8 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kStates = {"running", "finished", "interrupted", "failed"};
 
-// The members of each part, named once for reading and writing. A row is a part that is a list of numbers in the file.
+// The members of each part, named once for reading and writing. A row is a part that is a list of numbers in
+// the file.
 
 template <class Visitor>
 void visit(Visitor& v, RunRecord::Curve& curve) {

@@ -1,5 +1,5 @@
-// Any bytes as the record of a run: read, or refused by an Error. The mutator changes JSON as JSON, since bytes that were
-// changed at random seldom are any.
+// Any bytes as the record of a run: read, or refused by an Error. The mutator changes JSON as JSON, since
+// bytes that were changed at random seldom are any.
 #include <cstring>
 #include <string_view>
 

@@ -245,7 +245,8 @@ double in_collectives(const ReplicaSummary& replica) {
   return time.count > 0 ? static_cast<double>(time.total) / static_cast<double>(time.count) : 0;
 }
 
-// What a worker's mean step takes until the next one begins, callbacks and the input between them included: milliseconds.
+// What a worker's mean step takes until the next one begins, callbacks and the input between them included:
+// milliseconds.
 struct WorkerStep {
   double whole = 0, waiting = 0, communication = 0;
   double own() const { return whole - waiting - communication; }

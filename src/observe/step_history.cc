@@ -58,7 +58,8 @@ void StepHistory::add(size_t replica, const StepRecord& record) {
   if (last.index >= 0 && last.index + last.steps == record.index)
     one.outside_ns = std::max<int64_t>(0, record.start_ns - last.start_ns - last.wall_ns);
   last = record;
-  // Counted from the run's first step here: a run that goes on at step 1e9 is looked at as closely as one that begins.
+  // Counted from the run's first step here: a run that goes on at step 1e9 is looked at as closely as one
+  // that begins.
   if (const int64_t width = width_for(step - step_ / width_ * width_, kMost, width_); width != width_) {
     width_ = width;
     for (Intervals& intervals : replicas_) intervals = widened(intervals, width_);

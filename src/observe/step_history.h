@@ -11,7 +11,8 @@ namespace lockstep::observe {
 
 using Intervals = std::vector<RunRecord::Interval>;  // by first_step
 
-// The same in intervals of `width` steps, of which each holds whole ones of `intervals`: both are powers of two.
+// The same in intervals of `width` steps, of which each holds whole ones of `intervals`: both are powers of
+// two.
 Intervals widened(const Intervals& intervals, int64_t width);
 // The least width, from `width` on, at which there are at most `most` intervals up to `last_step`.
 int64_t width_for(int64_t last_step, int64_t most, int64_t width = 1);
@@ -21,11 +22,12 @@ class StepHistory {
  public:
   static constexpr int64_t kMost = 256;  // intervals per replica
 
-  // `step`: the number, over the run, of the clock's first step. `began_ns`: monotonic_ns() when the run began.
+  // `step`: the number, over the run, of the clock's first step. `began_ns`: monotonic_ns() when the run
+  // began.
   StepHistory(const StepClock& clock, int64_t step, int64_t began_ns);
 
-  // Takes the records that the clock has made since the last call. It remembers some hundred; of those that are lost, the
-  // steps are missing in their interval.
+  // Takes the records that the clock has made since the last call. It remembers some hundred; of those that
+  // are lost, the steps are missing in their interval.
   void look(StepClock& clock);
 
   int64_t width() const { return width_; }
@@ -43,8 +45,8 @@ class StepHistory {
 // Puts all in intervals of one width, the least that leaves at most `most`, and returns it.
 int64_t align(std::vector<Intervals>& replicas, int64_t width, int64_t most);
 
-// Intervals of all workers, aligned. Of each, what a replica spends in collectives beyond the replica that spends least
-// counts as waiting_for_others: a collective ends for all when the last has come.
+// Intervals of all workers, aligned. Of each, what a replica spends in collectives beyond the replica that
+// spends least counts as waiting_for_others: a collective ends for all when the last has come.
 void attribute_waiting(std::vector<Intervals>& replicas);
 
 }  // namespace lockstep::observe

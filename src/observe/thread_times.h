@@ -1,7 +1,8 @@
 // What a thread does between the steps of the loops that it runs.
 //
-// Whoever makes a program wait outside of a step says so here; the clock of a loop takes what has come since its last step
-// (StepClock::begin_next_step). Steps are entered as well, so that those of one loop are no work of another's own.
+// Whoever makes a program wait outside of a step says so here; the clock of a loop takes what has come since
+// its last step (StepClock::begin_next_step). Steps are entered as well, so that those of one loop are no
+// work of another's own.
 #pragma once
 
 #include "lockstep/base/clock.h"

@@ -88,8 +88,8 @@ bool device_limits(const Run& run) {
 
 bool too_many_threads(const Run& run) { return setting(run).threads > setting(run).cores; }
 
-// Milliseconds per step that replicas may have waited for each other because other programs had the processors: nothing
-// in this one is wrong with that.
+// Milliseconds per step that replicas may have waited for each other because other programs had the
+// processors: nothing in this one is wrong with that.
 double excused(const Run& run) {
   if (too_many_threads(run)) return 0;
   double descheduled = 0;
@@ -349,7 +349,8 @@ std::optional<Verdict> host_copies(const Run& run) {
 }
 
 std::optional<Verdict> descheduled(const Run& run) {
-  // Where the program has no more threads than there are processors, others took them, and nothing in it is wrong.
+  // Where the program has no more threads than there are processors, others took them, and nothing in it is
+  // wrong.
   if (!too_many_threads(run) || setting(run).cores == 0) return std::nullopt;
   // Few steps measure it; the system counts all of the process.
   const double waited_ms = setting(run).waited_for_cores_s * 1e3 / static_cast<double>(run.steps);
@@ -502,7 +503,8 @@ std::vector<Verdict> judge(const RunSummary& summary) {
 
 namespace {
 
-// Per second, of so many operations, `half` of them on numbers of 16 bits: each kind at its own rate. 0: not known.
+// Per second, of so many operations, `half` of them on numbers of 16 bits: each kind at its own rate. 0: not
+// known.
 double ceiling(const RunSetting& setting, double flops, double half) {
   if (setting.flops_per_second <= 0) return 0;
   const double half_rate =

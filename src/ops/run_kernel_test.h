@@ -1,4 +1,5 @@
-// For tests: runs the kernel of one op on the current device with a chosen number of threads, and makes test data.
+// For tests: runs the kernel of one op on the current device with a chosen number of threads, and makes test
+// data.
 #pragma once
 
 #include <cmath>

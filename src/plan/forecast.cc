@@ -32,7 +32,8 @@ double efficiency_at(const StepModel& model, double examples, int64_t devices,
   return simulated(model, examples, 1, options).step_s / simulated(model, examples, devices, options).step_s;
 }
 
-// The smallest whole batch whose efficiency reaches `worth`: efficiency grows with the batch, for sums do not.
+// The smallest whole batch whose efficiency reaches `worth`: efficiency grows with the batch, for sums do
+// not.
 double smallest_worth(const StepModel& model, int64_t devices, const ForecastOptions& options) {
   constexpr int64_t kMost = 1 << 20;
   const auto good = [&](int64_t examples) {

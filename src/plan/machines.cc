@@ -9,8 +9,8 @@
 namespace lockstep::plan {
 namespace {
 
-// What an all-reduce is taken to reach of a link's nominal rate. NCCL's authors expect 370 of 450 GB/s of NVLink 4 and 46 to
-// 48 of 50 GB/s of InfiniBand NDR (github.com/NVIDIA/nccl-tests, issues 212 and 290).
+// What an all-reduce is taken to reach of a link's nominal rate. NCCL's authors expect 370 of 450 GB/s of
+// NVLink 4 and 46 to 48 of 50 GB/s of InfiniBand NDR (github.com/NVIDIA/nccl-tests, issues 212 and 290).
 constexpr double kReached = 0.8;
 
 constexpr double kGiga = 1e9, kTera = 1e12, kMicro = 1e-6;

@@ -67,8 +67,8 @@ Link measure_memory() {
   constexpr size_t kBytes = 64 << 20;
   std::vector<char> from(kBytes, 1), to(kBytes, 2);
   const double seconds = shortest_s(5, [&] { std::memcpy(to.data(), from.data(), kBytes); });
-  // An all-reduce over n devices sends 2 (n - 1) / n of the bytes in the accounts of a ring; a device's thread reads and
-  // writes all of them once, which is one copy.
+  // An all-reduce over n devices sends 2 (n - 1) / n of the bytes in the accounts of a ring; a device's
+  // thread reads and writes all of them once, which is one copy.
   const double copy = static_cast<double>(kBytes) / seconds;
   return {.name = "memory",
           .bytes_per_s = copy,

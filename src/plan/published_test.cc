@@ -1,5 +1,5 @@
-// Forecasts against scaling tables that others have published (testdata/published.json), with the errors written down there: a
-// change that makes a forecast worse, or better than is written, fails.
+// Forecasts against scaling tables that others have published (testdata/published.json), with the errors
+// written down there: a change that makes a forecast worse, or better than is written, fails.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -17,8 +17,8 @@ const Json& published() {
   return json;
 }
 
-// A forward pass of a third of the time and a backward pass of two thirds, block by block; every block's gradients are ready
-// when its backward pass has ended. The update has a hundredth.
+// A forward pass of a third of the time and a backward pass of two thirds, block by block; every block's
+// gradients are ready when its backward pass has ended. The update has a hundredth.
 Step step_of(const Json& table) {
   Step step;
   std::vector<std::pair<double, double>> blocks;  // share of the time, bytes

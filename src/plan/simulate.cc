@@ -10,7 +10,7 @@
 
 namespace lockstep::plan {
 
-// --- what a sum over devices takes ---------------------------------------------------------------------------------
+// --- what a sum over devices takes -------------------------------------------------------------------------
 
 namespace {
 
@@ -19,7 +19,8 @@ double half_ring_s(double bytes, double n, const Link& link) {
   return (n - 1) * (link.latency_s + bytes / n / link.bytes_per_s);
 }
 
-// The value below which a standard normal variable lies with probability p, by bisection of erfc: exact to 1e-12.
+// The value below which a standard normal variable lies with probability p, by bisection of erfc: exact to
+// 1e-12.
 double normal_quantile(double p) {
   double low = -40, high = 40;
   for (int i = 0; i < 80; ++i) {
@@ -52,8 +53,8 @@ SumTime all_reduce_s(double bytes, int64_t devices, const Network& network) {
 
 double expected_maximum(int64_t n) {
   if (n < 2) return 0;
-  // The mean of the maximum's distribution Phi(x)^n, integrated over its quantiles: of p uniform in (0, 1) the maximum is
-  // the normal quantile of p^(1/n).
+  // The mean of the maximum's distribution Phi(x)^n, integrated over its quantiles: of p uniform in (0, 1)
+  // the maximum is the normal quantile of p^(1/n).
   constexpr int kPoints = 500;
   double sum = 0;
   for (int i = 0; i < kPoints; ++i)
@@ -61,7 +62,7 @@ double expected_maximum(int64_t n) {
   return sum / kPoints;
 }
 
-// --- a step --------------------------------------------------------------------------------------------------------
+// --- a step ------------------------------------------------------------------------------------------------
 
 std::vector<Bucket> buckets_of(const std::vector<Sum>& sums, int64_t asked) {
   std::vector<Sum> order = sums;
@@ -87,8 +88,8 @@ std::vector<Bucket> buckets_of(const std::vector<Sum>& sums, int64_t asked) {
 
 namespace {
 
-// Two activities, launches and sums, each a queue of work; the time goes on to the next end of a piece of work. All devices
-// do the same, so that the one that is looked at stands for the slowest.
+// Two activities, launches and sums, each a queue of work; the time goes on to the next end of a piece of
+// work. All devices do the same, so that the one that is looked at stands for the slowest.
 class Simulation {
  public:
   Simulation(const Step& step, const Surroundings& around)
@@ -132,7 +133,8 @@ class Simulation {
   }
 
   bool sum_runs() const { return buckets_done_ < filled_; }
-  // Launches stand still where their phase needs sums, and where the threads that launch make the sums themselves.
+  // Launches stand still where their phase needs sums, and where the threads that launch make the sums
+  // themselves.
   bool launch_runs() const {
     if (launches_done_ >= step_.launches.size()) return false;
     if (!around_.sums_beside && sum_runs()) return false;

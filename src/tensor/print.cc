@@ -19,7 +19,7 @@ constexpr int64_t kThreshold = 1000;
 constexpr int64_t kEdgeItems = 3;
 constexpr size_t kLineWidth = 75;
 
-// --- numbers ---------------------------------------------------------------------------------------------------
+// --- numbers -----------------------------------------------------------------------------------------------
 
 double to_double(BFloat16 x) { return static_cast<float>(x); }
 double to_double(Float16 x) { return static_cast<float>(x); }
@@ -232,7 +232,7 @@ std::string scalar_text(T x) {
     return std::is_same_v<T, uint8_t> ? std::to_string(static_cast<int>(x)) : std::to_string(x);
 }
 
-// --- brackets --------------------------------------------------------------------------------------------------
+// --- brackets ----------------------------------------------------------------------------------------------
 
 // Which positions of a dimension are shown: all of them, or its two ends.
 // `edges`: how many of an end; -1: all.
@@ -296,7 +296,7 @@ class Layout {
   size_t next_ = 0;
 };
 
-// --- elements --------------------------------------------------------------------------------------------------
+// --- elements ----------------------------------------------------------------------------------------------
 
 // Where elements are, and which are shown.
 struct Source {

@@ -66,8 +66,8 @@ void copy_dim(int dim, const Shape& shape, const char* source, const Strides& ss
                     target + i * ts[dim] * static_cast<int64_t>(Width), ts);
 }
 
-// The elements in row-major order. Of a view of memory that only its device can read, all that lies between the
-// first and the last element is fetched.
+// The elements in row-major order. Of a view of memory that only its device can read, all that lies between
+// the first and the last element is fetched.
 void copy_elements_to_host(const TensorImpl& impl, void* target) {
   DeviceBackend& device = backend_of(impl.storage->device());
   std::optional<observe::ThreadTimeScope> waits;

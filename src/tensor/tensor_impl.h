@@ -88,8 +88,8 @@ struct TensorImpl {
   static uint64_t next_id();
 };
 
-// Whether nobody else holds this tensor or its memory, and that is not borrowed, so that it may be overwritten. What others
-// read from it before they let go happens before this returns true.
+// Whether nobody else holds this tensor or its memory, and that is not borrowed, so that it may be
+// overwritten. What others read from it before they let go happens before this returns true.
 bool sole_owner(const Tensor& tensor);
 
 // `count` elements in host memory become `value`.

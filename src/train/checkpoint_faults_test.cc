@@ -1,5 +1,5 @@
-// Checkpoints on disks that fail, and files that were damaged: a clear error or an older checkpoint, never wrong
-// values.
+// Checkpoints on disks that fail, and files that were damaged: a clear error or an older checkpoint, never
+// wrong values.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>

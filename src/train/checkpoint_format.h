@@ -21,7 +21,8 @@ struct CheckpointHeader {
   double saved_at = 0;
 };
 
-// Gives every entry its offset, wide elements first so that all are aligned; returns the bytes of all together.
+// Gives every entry its offset, wide elements first so that all are aligned; returns the bytes of all
+// together.
 uint64_t lay_out(std::vector<CheckpointFile::Entry>& entries);
 
 // The first bytes of the file, up to the tensors. Its size does not depend on the checksums.

@@ -1,5 +1,5 @@
-// Any bytes as a checkpoint: refused by an Error, or read. A header whose checksum is wrong is never parsed, so the
-// bytes are tried a second time with the right one put in.
+// Any bytes as a checkpoint: refused by an Error, or read. A header whose checksum is wrong is never parsed,
+// so the bytes are tried a second time with the right one put in.
 #include <sys/mman.h>
 #include <unistd.h>
 

@@ -235,7 +235,7 @@ TEST_F(Checkpoints, BadNamesAreRefused) {
               HasSubstr("names a folder only"));
 }
 
-// --- variables that come later -----------------------------------------------------------------------------------
+// --- variables that come later -----------------------------------------------------------------------------
 
 // An object that makes its variables one by one.
 class Growing final : public TrackedObject {
@@ -329,7 +329,7 @@ TEST_F(Checkpoints, ValuesThatNeverFindAVariableAreReported) {
   EXPECT_THAT(values_of(c), ElementsAre(5));
 }
 
-// --- the manager -------------------------------------------------------------------------------------------------
+// --- the manager -------------------------------------------------------------------------------------------
 
 TEST_F(Checkpoints, TheManagerKeepsTheLastFew) {
   const Variable v = variable({1});
@@ -421,7 +421,7 @@ TEST_F(Checkpoints, TheManagerInitialisesOrFallsBack) {
   EXPECT_EQ(initialised, 1);
 }
 
-// --- writing in the background -----------------------------------------------------------------------------------
+// --- writing in the background -----------------------------------------------------------------------------
 
 // Lets nothing be written until it is opened.
 class Gate final : public FileSystem {

@@ -76,8 +76,8 @@ std::vector<double> to_doubles(const Tensor& tensor, std::source_location where)
   });
 }
 
-// Rows of (left edge, right edge, count), as TensorBoard's own summaries make them: where all values are equal,
-// all edges are that value and the last bucket counts it.
+// Rows of (left edge, right edge, count), as TensorBoard's own summaries make them: where all values are
+// equal, all edges are that value and the last bucket counts it.
 std::vector<double> histogram_rows(const std::vector<double>& values, int buckets) {
   std::vector<double> rows(3 * static_cast<size_t>(buckets));
   if (values.empty()) return rows;

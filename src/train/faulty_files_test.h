@@ -13,8 +13,8 @@
 
 namespace lockstep::train {
 
-// Does everything on the real disk too, and keeps account of what would be there after a power cut: contents that
-// were synced, under names that were synced.
+// Does everything on the real disk too, and keeps account of what would be there after a power cut: contents
+// that were synced, under names that were synced.
 class FaultyFiles final : public FileSystem {
  public:
   enum class Fault { none, power_cut, disk_full };

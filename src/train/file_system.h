@@ -1,4 +1,5 @@
-// What checkpoints do to the disk, behind one interface: tests put one in its place that runs full or loses power.
+// What checkpoints do to the disk, behind one interface: tests put one in its place that runs full or loses
+// power.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +31,8 @@ class FileSystem {
   // A file of the other name is replaced; what is no file never is.
   virtual void rename(const std::string& from, const std::string& to) = 0;
   virtual void remove(const std::string& path) = 0;  // fine where there is none
-  // Returns when the names in the folder are on the disk: until then a new file may be gone after a power cut.
+  // Returns when the names in the folder are on the disk: until then a new file may be gone after a power
+  // cut.
   virtual void sync_folder(const std::string& folder) = 0;
 
   static FileSystem& real();

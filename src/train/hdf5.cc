@@ -57,9 +57,9 @@ const Library& library(std::source_location where) {
   };
   static const Loaded loaded = [] {
     Loaded result;
-    // The soname says that types and functions are those of the header, which is 1.10's. They are those of 1.14 too: a function
-    // that has a second version by then keeps its first one under its name and a 1. A Python wheel carries 1.14; Debian calls the
-    // library that knows no MPI libhdf5_serial.
+    // The soname says that types and functions are those of the header, which is 1.10's. They are those of
+    // 1.14 too: a function that has a second version by then keeps its first one under its name and a 1. A
+    // Python wheel carries 1.14; Debian calls the library that knows no MPI libhdf5_serial.
     const std::string names[] = {"libhdf5.so.310", "libhdf5_serial.so.310", "libhdf5_serial.so.103",
                                  "libhdf5.so.103"};
     LoadResult load = load_library(names);
@@ -88,7 +88,8 @@ const Library& library(std::source_location where) {
   return loaded.functions;
 }
 
-// The library to one thread, silent: it would print its errors, and a program that uses it as well may want that.
+// The library to one thread, silent: it would print its errors, and a program that uses it as well may want
+// that.
 class Use {
  public:
   explicit Use(std::source_location where) : h5_(library(where)), lock_(mutex()) {
@@ -181,7 +182,7 @@ constexpr uint64_t kMaxExpansion = 1000;
 
 }  // namespace
 
-// --- reading -------------------------------------------------------------------------------------------------------
+// --- reading -----------------------------------------------------------------------------------------------
 
 // One thing of a file, for as long as it is looked at. The calls are made under one Use.
 class Hdf5Reader::Object {
@@ -488,7 +489,7 @@ std::optional<std::string> Hdf5Reader::text(const std::string& path, const std::
   return all->front();
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------
+// --- writing -----------------------------------------------------------------------------------------------
 
 namespace {
 

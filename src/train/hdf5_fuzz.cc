@@ -25,9 +25,9 @@ void read_all(const lockstep::train::Hdf5Reader& file, const std::string& group,
 
 }  // namespace
 
-// What is looked for is in this tree. Of a damaged file libhdf5 itself leaves memory behind, asks for as much as the file claims, and
-// copies from beyond what it has (1.10 does), where it does not crash, which a child does first. All that is opened here is closed
-// by its handle.
+// What is looked for is in this tree. Of a damaged file libhdf5 itself leaves memory behind, asks for as much
+// as the file claims, and copies from beyond what it has (1.10 does), where it does not crash, which a child
+// does first. All that is opened here is closed by its handle.
 extern "C" const char* __lsan_default_suppressions() { return "leak:libhdf5_serial"; }
 extern "C" const char* __asan_default_suppressions() { return "interceptor_via_lib:libhdf5_serial"; }
 extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }

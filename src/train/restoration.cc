@@ -54,7 +54,7 @@ std::string Mismatches::text() const {
   return text;
 }
 
-// --- Restoration -------------------------------------------------------------------------------------------------
+// --- Restoration -------------------------------------------------------------------------------------------
 
 Restoration::~Restoration() {
   if (!accepted && !pending.empty())
@@ -119,7 +119,7 @@ void watch(const std::shared_ptr<Restoration>& restoration, const std::string& n
   object.when_grown(call);
 }
 
-// --- CheckpointMatch ---------------------------------------------------------------------------------------------
+// --- CheckpointMatch ---------------------------------------------------------------------------------------
 
 CheckpointMatch::CheckpointMatch(const CheckpointFile& file, const std::string& path,
                                  const NamedTrackables& roots, Restoration& restoration,
@@ -205,7 +205,7 @@ void CheckpointMatch::assign(std::source_location where) {
   for (const auto& [variable, value] : values_) variable.assign(value, where);
 }
 
-// --- RestoreStatus -----------------------------------------------------------------------------------------------
+// --- RestoreStatus -----------------------------------------------------------------------------------------
 
 RestoreStatus::Impl::~Impl() {
   const Mismatches& found = restoration->found;

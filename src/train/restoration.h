@@ -1,5 +1,5 @@
-// How a checkpoint is put back into objects: what it has for them, what is missing on either side, and what waits for
-// variables that are yet to be made.
+// How a checkpoint is put back into objects: what it has for them, what is missing on either side, and what
+// waits for variables that are yet to be made.
 #pragma once
 
 #include <cstdint>
@@ -56,11 +56,12 @@ struct Restoration {
 void watch(const std::shared_ptr<Restoration>& restoration, const std::string& name,
            const TrackedObject& object);
 
-// What a checkpoint has for these objects: everything is looked at before anything is read, and everything read before
-// anything changes.
+// What a checkpoint has for these objects: everything is looked at before anything is read, and everything
+// read before anything changes.
 class CheckpointMatch {
  public:
-  // Notes in the restoration what is missing on either side. Throws Error(invalid_argument) where something does not fit.
+  // Notes in the restoration what is missing on either side. Throws Error(invalid_argument) where something
+  // does not fit.
   CheckpointMatch(const CheckpointFile& file, const std::string& path, const NamedTrackables& roots,
                   Restoration& restoration, std::source_location where);
 

@@ -1,7 +1,7 @@
 // How a safetensors file begins.
 //
-// The layout: the header's length as a little-endian uint64, the header (JSON, padded with spaces to a multiple of 8 bytes),
-// then the tensors' bytes. Offsets in the header count from the header's end.
+// The layout: the header's length as a little-endian uint64, the header (JSON, padded with spaces to a
+// multiple of 8 bytes), then the tensors' bytes. Offsets in the header count from the header's end.
 #pragma once
 
 #include <cstddef>

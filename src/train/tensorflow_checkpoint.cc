@@ -17,8 +17,8 @@
 namespace lockstep::train {
 namespace {
 
-// The index is a sorted table of keys and values in blocks, each followed by its kind and its checksum. Its last bytes say where
-// the block is that lists the others.
+// The index is a sorted table of keys and values in blocks, each followed by its kind and its checksum. Its
+// last bytes say where the block is that lists the others.
 constexpr size_t kFooterBytes = 48, kTrailerBytes = 5;
 constexpr uint64_t kMagic = 0xdb4775248b80fb57;
 constexpr char kUncompressed = 0;
@@ -108,7 +108,8 @@ class TableReader {
     return with_kind.substr(0, handle.size);
   }
 
-  // Keys are written without what they share with the one before. The end of a block lists places that are not needed here.
+  // Keys are written without what they share with the one before. The end of a block lists places that are
+  // not needed here.
   template <class F>
   void for_each_in(std::string_view block, F&& f) const {
     check(block.size() >= 4, "a block has no end");

@@ -1,5 +1,6 @@
-// Any bytes as the index of a TensorFlow checkpoint: refused by an Error, or read. What has a wrong checksum is never parsed, so
-// the bytes are tried a second time as the one block of an index whose checksums are right.
+// Any bytes as the index of a TensorFlow checkpoint: refused by an Error, or read. What has a wrong checksum
+// is never parsed, so the bytes are tried a second time as the one block of an index whose checksums are
+// right.
 #include <unistd.h>
 
 #include <cstdint>

@@ -15,7 +15,8 @@ namespace lockstep::train {
 namespace {
 
 constexpr size_t kPiece = size_t{1} << 20;
-// An entry that becomes larger than this, and a thousand times as large as it is stored, is a trap. Deflate reaches 1032.
+// An entry that becomes larger than this, and a thousand times as large as it is stored, is a trap. Deflate
+// reaches 1032.
 constexpr uint64_t kUnsuspicious = uint64_t{64} << 20;
 constexpr uint64_t kMaxExpansion = 1000;
 
@@ -80,7 +81,7 @@ struct Stream {
 
 }  // namespace
 
-// --- reading -------------------------------------------------------------------------------------------------------
+// --- reading -----------------------------------------------------------------------------------------------
 
 struct ZipReader::Archive {
   struct Entry {
@@ -166,7 +167,7 @@ std::string ZipReader::read(const std::string& name) const {
   return bytes;
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------
+// --- writing -----------------------------------------------------------------------------------------------
 
 void write_zip(const std::string& path, const std::vector<ZipEntry>& entries, std::source_location where) {
   AtomicFile file(path, where);

@@ -8,8 +8,8 @@
 
 namespace lockstep::train {
 
-// An archive opened for reading. Everything throws Error(io) for a damaged one, with its path; an entry's checksum is
-// looked at when it has been read to its end.
+// An archive opened for reading. Everything throws Error(io) for a damaged one, with its path; an entry's
+// checksum is looked at when it has been read to its end.
 class ZipReader {
  public:
   explicit ZipReader(const std::string& path, std::source_location where = std::source_location::current());
@@ -18,8 +18,8 @@ class ZipReader {
   bool contains(const std::string& entry) const;
   std::vector<std::string> names() const;  // sorted
 
-  // The entry's bytes. Throws Error(not_found) where there is none of this name, Error(io) where it would become a thousand
-  // times as large as it is in the archive.
+  // The entry's bytes. Throws Error(not_found) where there is none of this name, Error(io) where it would
+  // become a thousand times as large as it is in the archive.
   std::string read(const std::string& entry) const;
 
  private:

@@ -1,4 +1,5 @@
-// Attention of 16-bit floats, which cuDNN makes where heads have a multiple of eight dimensions, against float32.
+// Attention of 16-bit floats, which cuDNN makes where heads have a multiple of eight dimensions, against
+// float32.
 #include <cmath>
 
 #include "gpu/gpu.h"
@@ -73,7 +74,8 @@ TEST_F(GpuAttention, WithoutOpDeterminismIsTheSameButForRounding) {
   }
 }
 
-// A thread a row where they are short, tiles of scores otherwise; and a view that begins anywhere, which has tiles too.
+// A thread a row where they are short, tiles of scores otherwise; and a view that begins anywhere, which has
+// tiles too.
 TEST_F(GpuAttention, OfFloat32IsThatOfFloat64) {
   const DeviceScope scope(gpu());
   struct Case {

@@ -1,4 +1,5 @@
-// Sums over the rows of matrices of all widths and heights, which GPUs make chunk by chunk, against the CPU's in float64.
+// Sums over the rows of matrices of all widths and heights, which GPUs make chunk by chunk, against the CPU's
+// in float64.
 #include "gpu/gpu.h"
 #include "gpu/numbers.h"
 #include "lockstep/autodiff/gradient_tape.h"
@@ -9,7 +10,8 @@ namespace {
 
 class GpuColumns : public Gpu {
  protected:
-  // What `results` makes of operands that are rounded to a dtype: on the GPU of these, on the CPU of their exact values.
+  // What `results` makes of operands that are rounded to a dtype: on the GPU of these, on the CPU of their
+  // exact values.
   template <class F>
   static void expect_equal(const TensorList& operands, F results) {
     for (const DType dtype : {DType::float32, DType::bfloat16, DType::float64}) {

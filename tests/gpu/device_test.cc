@@ -126,7 +126,8 @@ TEST_F(GpuDevice, FunctionsRepeatTheirLaunches) {
 }
 
 // Values from the host are brought to the GPU, where the function runs as a whole.
-// Blocks of the host that come again are pinned and read by the GPU itself; what they hold changes from call to call.
+// Blocks of the host that come again are pinned and read by the GPU itself; what they hold changes from call
+// to call.
 TEST_F(GpuDevice, LargeArgumentsThatComeAgainAreThoseOfTheCall) {
   const DeviceScope scope(gpu());
   auto twice = function([](const Tensor& x) { return x * 2.0; });
@@ -141,7 +142,8 @@ TEST_F(GpuDevice, LargeArgumentsThatComeAgainAreThoseOfTheCall) {
   }
 }
 
-// Arguments of all sizes travel together into blocks that take turns, while the GPU still works on those before.
+// Arguments of all sizes travel together into blocks that take turns, while the GPU still works on those
+// before.
 TEST_F(GpuDevice, ArgumentsFromTheHostAreThoseOfTheCallHoweverManyAreUnderWay) {
   const DeviceScope scope(gpu());
   const Tensor weights = Tensor::full(DType::float32, {512, 512}, 1.0 / 512);

@@ -1,5 +1,5 @@
-// Small networks of images and sequences that a GPU runs as one kernel, one block per example, against the same networks launched
-// step by step.
+// Small networks of images and sequences that a GPU runs as one kernel, one block per example, against the
+// same networks launched step by step.
 #include <cmath>
 #include <cstdlib>
 #include <functional>

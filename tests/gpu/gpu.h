@@ -1,5 +1,5 @@
-// What the GPU tests share. They run on the first GPU, split into four logical ones; where there is none they skip
-// themselves, with all that is known of why.
+// What the GPU tests share. They run on the first GPU, split into four logical ones; where there is none they
+// skip themselves, with all that is known of why.
 #pragma once
 
 #include <gtest/gtest.h>

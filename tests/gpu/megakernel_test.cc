@@ -164,7 +164,7 @@ TEST_F(Megakernel, RefuseALabelThatDoesNotExist) {
   EXPECT_THROW(gpu().synchronize(), Error);
 }
 
-// --- several steps per launch, on rows of arrays that are on the GPU --------------------------------------------------
+// --- several steps per launch, on rows of arrays that are on the GPU ---------------------------------------
 
 struct Fit {
   std::vector<double> losses, accuracies;

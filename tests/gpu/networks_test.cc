@@ -91,8 +91,8 @@ TEST_F(GpuNetworks, TiedEmbeddingsAgreeWithTheCpu) {
   expect_agreement(c, 4, 0.01);
 }
 
-// Units are shared out over the blocks of a cluster, evenly or not, in fours or not, and examples over clusters; of 400 units a
-// cluster does not hold the weights.
+// Units are shared out over the blocks of a cluster, evenly or not, in fours or not, and examples over
+// clusters; of 400 units a cluster does not hold the weights.
 TEST_F(GpuNetworks, RecurrentLayersOfManyUnitsEqualTheCpus) {
   using keras::layers::GRU, keras::layers::LSTM, keras::layers::SimpleRNN;
   const auto layer = [](std::string_view kind, int64_t units) -> keras::Layer {

@@ -76,8 +76,8 @@ TEST_F(GpuOverlap, NoBitDependsOnTheNumberOfGpus) {
   }
 }
 
-// A sum whose addends are there before a long computation is over when that ends, and the device waits for nothing; one
-// whose addends come last is waited for.
+// A sum whose addends are there before a long computation is over when that ends, and the device waits for
+// nothing; one whose addends come last is waited for.
 TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
   using observe::Category;
   constexpr int64_t kCount = 1 << 20;

@@ -1,4 +1,5 @@
-// Large products and convolutions in float32 on a GPU, which its tensor cores make of TF32 halves, against float64.
+// Large products and convolutions in float32 on a GPU, which its tensor cores make of TF32 halves, against
+// float64.
 #include <cmath>
 #include <limits>
 
@@ -37,7 +38,8 @@ TEST_F(GpuProducts, MatricesHaveTheAccuracyOfFloat32) {
   struct Size {
     int64_t m, n, k;
   };
-  // Whole tiles, ends of tiles in every dimension, rows that are no multiple of four, long sums, thin results.
+  // Whole tiles, ends of tiles in every dimension, rows that are no multiple of four, long sums, thin
+  // results.
   for (const Size s : {Size{512, 384, 768}, Size{333, 217, 555}, Size{1000, 99, 1001}, Size{128, 130, 20000},
                        Size{4096, 65, 384}, Size{64, 4096, 64}, Size{17, 9000, 31}})
     for (const bool transpose_a : {false, true})

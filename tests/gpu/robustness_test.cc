@@ -1,5 +1,5 @@
-// What must not change with time or place: memory over thousands of steps, checkpoints between devices, training in 16
-// bits; and that asynchronous copies from the host overlap with compute.
+// What must not change with time or place: memory over thousands of steps, checkpoints between devices,
+// training in 16 bits; and that asynchronous copies from the host overlap with compute.
 #include <gmock/gmock.h>
 #include <unistd.h>
 
@@ -142,7 +142,8 @@ TEST_F(GpuRobustness, LongTenThousandStepsOfFitTakeNoMoreMemory) {
   const Tensor x = models::random_inputs({32'000, 32}, 1).to(cpu());
   const Tensor y = models::random_labels(32'000, 4, 2).to(cpu());
   const keras::FitOptions options{.batch_size = 32, .epochs = 2, .verbose = 0};
-  // Twice: the second fit's batches lie elsewhere, and an argument that moves gets a staging copy of its own, once.
+  // Twice: the second fit's batches lie elsewhere, and an argument that moves gets a staging copy of its own,
+  // once.
   model.fit({x, y}, options);
   model.fit({x, y}, options);
   const MemoryInfo before = gpu().memory_info();
@@ -209,8 +210,8 @@ TEST_F(GpuRobustness, LongMixedPrecisionTrainsAsOnTheCpu) {
 
 // --- asynchronous copies from the host ---
 
-// Copies through more pinned memory than there is can only return while copies happen; the computation that was queued
-// before them has not ended by then.
+// Copies through more pinned memory than there is can only return while copies happen; the computation that
+// was queued before them has not ended by then.
 TEST_F(GpuRobustness, PrefetchCopiesOverlapWithCompute) {
   DeviceBackend& device = backend_of(gpu());
   const auto begun = device.new_event(Event::Timed::yes), ended = device.new_event(Event::Timed::yes);

@@ -1,4 +1,5 @@
-// Workers whose GPUs are joined by NCCL, through the strategy: two processes on one GPU, each with a host id of its own.
+// Workers whose GPUs are joined by NCCL, through the strategy: two processes on one GPU, each with a host id
+// of its own.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-// Numbers that can never be right are refused where they are given, by programs and files alike: the error names the option,
-// the value, what it may be, and the user's line.
+// Numbers that can never be right are refused where they are given, by programs and files alike: the error
+// names the option, the value, what it may be, and the user's line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -277,7 +277,7 @@ TEST_P(BadValues, AreRefusedWithOptionValueAndRange) {
 INSTANTIATE_TEST_SUITE_P(All, BadValues, ::testing::ValuesIn(bad_values()),
                          [](const auto& info) { return std::to_string(info.index); });
 
-// --- files -----------------------------------------------------------------------------------------------------------
+// --- files -------------------------------------------------------------------------------------------------
 
 // Numbers that may be anything: seeds, and values that are looked for or filled in.
 const std::set<std::string>& free_settings() {

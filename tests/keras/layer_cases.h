@@ -1,5 +1,5 @@
-// One use of a layer as data. The harness (layer_harness_test.cc) runs every check on every case, so a new layer needs
-// a row in the table of layer_cases.cc:
+// One use of a layer as data. The harness (layer_harness_test.cc) runs every check on every case, so a new
+// layer needs a row in the table of layer_cases.cc:
 //
 //   {.name = "dense", .make = [] { return Dense(3); }, .inputs = {x({4})}, .weights = {"kernel", "bias"}},
 #pragma once

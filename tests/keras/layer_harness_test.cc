@@ -20,7 +20,7 @@
 namespace lockstep::keras::testing {
 namespace {
 
-// --- inputs and results --------------------------------------------------------------------------------------------
+// --- inputs and results ------------------------------------------------------------------------------------
 
 class PolicyScope {
  public:
@@ -122,7 +122,7 @@ Tensor weighted_sum(const TensorList& results) {
   return sum;
 }
 
-// --- checks --------------------------------------------------------------------------------------------------------
+// --- checks ------------------------------------------------------------------------------------------------
 
 // What the functional API infers, for batches that it does not know, is what comes out.
 void check_shapes(const LayerCase& c) {
@@ -319,10 +319,10 @@ void check_compiled(const LayerCase& c) {
   }
 }
 
-// --- Keras' configurations -----------------------------------------------------------------------------------------
+// --- Keras' configurations ---------------------------------------------------------------------------------
 
-// Members in no order, numbers as numbers; null says nothing, so a member that is null and one that is missing are the
-// same.
+// Members in no order, numbers as numbers; null says nothing, so a member that is null and one that is
+// missing are the same.
 Json canonical(const Json& json) {
   if (json.is_number()) return json.as_double();
   if (json.is_list()) {
@@ -370,7 +370,7 @@ TEST(KerasConfigurations, AreReadAndWrittenUnchanged) {
   EXPECT_GT(compared, 0);
 }
 
-// --- registration --------------------------------------------------------------------------------------------------
+// --- registration ------------------------------------------------------------------------------------------
 
 struct Check {
   const char* name;

@@ -1,4 +1,5 @@
-// What single layers promise beyond the harness: masks, statistics over replicas, what is learned from data, errors.
+// What single layers promise beyond the harness: masks, statistics over replicas, what is learned from data,
+// errors.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -42,7 +43,7 @@ std::vector<Device*> two_devices() {
   return {all.begin(), all.begin() + 2};
 }
 
-// --- batch normalisation -------------------------------------------------------------------------------------------
+// --- batch normalisation -----------------------------------------------------------------------------------
 
 TEST(BatchNormalization, TakesTheBatchInTrainingAndTheMovingStatisticsOtherwise) {
   const Layer layer = layers::BatchNormalization({.momentum = 0.5, .epsilon = 0});
@@ -111,8 +112,8 @@ TEST(BatchNormalization, AnEmptyReplicaCountsForNothing) {
   }
 }
 
-// Normalisations that are differentiated as a whole have second derivatives all the same: those of finite differences
-// of the first.
+// Normalisations that are differentiated as a whole have second derivatives all the same: those of finite
+// differences of the first.
 TEST(Normalization, HasSecondDerivatives) {
   for (const Layer& layer : {layers::BatchNormalization({.dtype = "float64"}),
                              layers::GroupNormalization({.groups = 2, .dtype = "float64"})}) {
@@ -151,7 +152,7 @@ TEST(Normalization, HasSecondDerivatives) {
   }
 }
 
-// --- noise ---------------------------------------------------------------------------------------------------------
+// --- noise -------------------------------------------------------------------------------------------------
 
 TEST(Noise, DoesNotDependOnTheNumberOfReplicas) {
   const auto drawn = [&](bool replicated) {
@@ -192,7 +193,7 @@ TEST(Noise, RateOneDropsEverything) {
   EXPECT_THAT(floats(layers::Dropout(1)(ones({3}), {.training = true})), ElementsAre(0, 0, 0));
 }
 
-// --- masks ---------------------------------------------------------------------------------------------------------
+// --- masks -------------------------------------------------------------------------------------------------
 
 std::vector<bool> mask_values(const Tensor& tensor) {
   const Tensor mask = mask_of(tensor);
@@ -280,7 +281,7 @@ TEST(Masks, TheResultOfAttentionCarriesTheQuerys) {
   }
 }
 
-// --- values --------------------------------------------------------------------------------------------------------
+// --- values ------------------------------------------------------------------------------------------------
 
 TEST(Values, EmbeddingCastsFloatsToIndicesAndTakesGivenWeights) {
   const Layer layer = layers::Embedding(3, 1, {.weights = Tensor::from({10.f, 11.f, 12.f}, {3, 1})});
@@ -437,7 +438,7 @@ TEST(Values, PreparationOfTablesAgreesWithKeras) {
   EXPECT_GT(compared, 5);
 }
 
-// --- errors --------------------------------------------------------------------------------------------------------
+// --- errors ------------------------------------------------------------------------------------------------
 
 struct Refused {
   const char* says;

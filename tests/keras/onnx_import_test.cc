@@ -1,5 +1,5 @@
-// Models that are read from ONNX files: what PyTorch and others have written (record_onnx_models.py, with what ONNX Runtime made of
-// them), and what Lockstep has.
+// Models that are read from ONNX files: what PyTorch and others have written (record_onnx_models.py, with
+// what ONNX Runtime made of them), and what Lockstep has.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

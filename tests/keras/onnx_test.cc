@@ -1,5 +1,6 @@
-// Models as ONNX files. That ONNX Runtime gives the same results is looked at by `./run check onnx`, for which these tests leave the
-// files in the folder LOCKSTEP_WRITE_ONNX; here, that every operator is there and what cannot be written is refused.
+// Models as ONNX files. That ONNX Runtime gives the same results is looked at by `./run check onnx`, for
+// which these tests leave the files in the folder LOCKSTEP_WRITE_ONNX; here, that every operator is there and
+// what cannot be written is refused.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// Operations of keras.ops between the inputs and outputs of models give what Keras recorded: testdata/values/operations.json.
+// Operations of keras.ops between the inputs and outputs of models give what Keras recorded:
+// testdata/values/operations.json.
 #include <gtest/gtest.h>
 
 #include <algorithm>

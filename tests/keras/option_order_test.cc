@@ -1,5 +1,5 @@
-// C++ wants options in the order in which their struct declares them: that is the order of Keras' signatures, which people
-// know.
+// C++ wants options in the order in which their struct declares them: that is the order of Keras' signatures,
+// which people know.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Random models agree with what Keras recorded: testdata/README.md describes the file, its numbers and the criterion.
+// Random models agree with what Keras recorded: testdata/README.md describes the file, its numbers and the
+// criterion.
 #include <gtest/gtest.h>
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-// Models that Keras saved (record_keras_files.py) predict here what they predicted there, and go on training as they would
-// have; and what Lockstep makes of them, Keras loads (`./run check keras`).
+// Models that Keras saved (record_keras_files.py) predict here what they predicted there, and go on training
+// as they would have; and what Lockstep makes of them, Keras loads (`./run check keras`).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -104,7 +104,8 @@ TEST(RecordedFiles, WithoutCompileTheModelPredictsAlone) {
   expect_close(model.predict_on_batch(record.x)[0], record.read("prediction"));
 }
 
-// A layer whose weights are another one's, as classes that are derived in Python from the library's have them.
+// A layer whose weights are another one's, as classes that are derived in Python from the library's have
+// them.
 class Derived final : public LayerBase {
  public:
   explicit Derived(const Layer& from) : LayerBase("Derived", {}), from_(track(from)) {}

@@ -1,4 +1,5 @@
-// Lookups, text vectorisation and hashes agree with what Keras recorded: testdata/values/text.json and lookups.json.
+// Lookups, text vectorisation and hashes agree with what Keras recorded: testdata/values/text.json and
+// lookups.json.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -46,8 +46,8 @@ void expect_agreement(const std::vector<double>& ours, const std::vector<double>
       at = i;
     }
   }
-  // In 20 steps Adam moves a weight by up to 0.2, whatever its size, and Keras rounds 1 - beta_2^t in float32: that
-  // alone is 2e-5 of a bias of 0.05 (against float64, from which Lockstep is 3e-7 away).
+  // In 20 steps Adam moves a weight by up to 0.2, whatever its size, and Keras rounds 1 - beta_2^t in
+  // float32: that alone is 2e-5 of a bias of 0.05 (against float64, from which Lockstep is 3e-7 away).
   EXPECT_LE(difference, tolerance * std::max(largest, least_scale))
       << what << ": element " << at << " is " << ours[at] << ", recorded " << recorded[at] << ", largest "
       << largest;
@@ -100,8 +100,9 @@ class RecordedRun : public ::testing::TestWithParam<std::string> {
   }
   bool wide() const { return json_.contains("floatx"); }
   double tolerance() const { return wide() ? 1e-11 : 1e-5; }
-  // Adam divides gradients by their size, and with them the rounding errors of those that nearly vanish. In this run that
-  // leaves a weight of Keras 6.0e-6 away from what float64 gives, and of Lockstep 1.9e-6; the largest is 0.77.
+  // Adam divides gradients by their size, and with them the rounding errors of those that nearly vanish. In
+  // this run that leaves a weight of Keras 6.0e-6 away from what float64 gives, and of Lockstep 1.9e-6; the
+  // largest is 0.77.
   double least_scale() const { return GetParam() == "bidirectional_separate" ? 1 : 0.2; }
   // What the final weights give may differ by more than they do.
   double derived() const { return 10 * tolerance(); }
@@ -173,8 +174,8 @@ TEST_P(RecordedRun, AgreesWithKeras) {
     }
 }
 
-// The model as we write it is the model. With LOCKSTEP_WRITE_MODELS=FOLDER the files are kept there: check_models_load.py
-// has Keras load them and compare its predictions.
+// The model as we write it is the model. With LOCKSTEP_WRITE_MODELS=FOLDER the files are kept there:
+// check_models_load.py has Keras load them and compare its predictions.
 TEST_P(RecordedRun, IsWrittenAsItWasRead) {
   const Model model = Model::from_json(json_.at("model").dump());
   const std::string text = model.to_json();

@@ -215,8 +215,8 @@ TEST(RecordedValues, RegularizersAndConstraints) {
   }
 }
 
-// With the scores as a second result, and a query for which no key counts: zeros from the layers with heads, the mean of all
-// values from the others.
+// With the scores as a second result, and a query for which no key counts: zeros from the layers with heads,
+// the mean of all values from the others.
 TEST(RecordedValues, AttentionScoresWhereAQuerySeesNoKey) {
   const Json all = recorded("attention_scores");
   const auto masked = [&](const char* name) {

@@ -185,7 +185,8 @@ int64_t peak_of_a_step(const std::optional<RematScopeOptions>& scope) {
 
 TEST(Remat, ADeepModelHoldsLess) {
   const int64_t plain = peak_of_a_step({}), full = peak_of_a_step(RematScopeOptions());
-  // 32 results of a layer are kept without it; with parts of some six layers, one result of each and those of a part.
+  // 32 results of a layer are kept without it; with parts of some six layers, one result of each and those of
+  // a part.
   EXPECT_LT(static_cast<double>(full), 0.6 * static_cast<double>(plain)) << plain;
 }
 

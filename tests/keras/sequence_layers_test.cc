@@ -49,7 +49,7 @@ std::string message_of(F&& f) {
   return "no error";
 }
 
-// --- recurrent layers ----------------------------------------------------------------------------------------------
+// --- recurrent layers --------------------------------------------------------------------------------------
 
 TEST(Recurrent, StatefulLayersGoOnWhereTheyStopped) {
   const Layer whole = layers::GRU(3), parts = layers::GRU(3, {.stateful = true});
@@ -94,7 +94,7 @@ TEST(Recurrent, BackwardsAndUnrolledAreTheSameSteps) {
   }
 }
 
-// --- all steps as one op -------------------------------------------------------------------------------------------
+// --- all steps as one op -----------------------------------------------------------------------------------
 
 struct RecurrentCase {
   const char* name;
@@ -273,7 +273,7 @@ TEST(Recurrent, ForgetGatesStartOpen) {
   EXPECT_THAT(floats(layer.get_weights()[2]), ::testing::ElementsAre(0, 0, 1, 1, 0, 0, 0, 0));
 }
 
-// --- layers around layers ------------------------------------------------------------------------------------------
+// --- layers around layers ----------------------------------------------------------------------------------
 
 TEST(Bidirectional, TakesOneLayerOfEachDirection) {
   EXPECT_THAT(message_of([] { layers::Bidirectional(layers::Dense(2)); }), HasSubstr("Dense has no setting"));
@@ -305,7 +305,7 @@ TEST(TimeDistributed, StepsAreBatchesToStatistics) {
   EXPECT_FLOAT_EQ(layer.get_weights()[2].item<float>(), 10.5f);
 }
 
-// --- images --------------------------------------------------------------------------------------------------------
+// --- images ------------------------------------------------------------------------------------------------
 
 Tensor picture() {  // 0 1 2 / 3 4 5
   return reshape(range(6, DType::float32), {1, 2, 3, 1});
@@ -318,7 +318,8 @@ std::set<std::vector<float>> variants(const Tensor& images) {
   return found;
 }
 
-// As in Keras, a call that says nothing changes images, for they are changed in data pipelines too, where nobody says it.
+// As in Keras, a call that says nothing changes images, for they are changed in data pipelines too, where
+// nobody says it.
 TEST(RandomImages, AreStillOutsideOfTrainingAlone) {
   const Tensor x = pictures(12);
   for (const Layer& layer :

@@ -1,5 +1,6 @@
-// Configurations with values of a wrong kind, shape or range: everything that files know by name is read, and layers
-// are called, with every setting replaced by each of a list of such values. Each is taken or refused by an Error.
+// Configurations with values of a wrong kind, shape or range: everything that files know by name is read, and
+// layers are called, with every setting replaced by each of a list of such values. Each is taken or refused
+// by an Error.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -143,7 +144,7 @@ TEST(WrongConfigurations, OfEverythingElseAreTakenOrRefused) {
   read("constraints", [&](const Json& json) { Constraint::deserialize(json, here)(ones({2, 3})); });
 }
 
-// --- margins ---------------------------------------------------------------------------------------------------------
+// --- margins -----------------------------------------------------------------------------------------------
 
 Layer margins(const std::string& class_name, const Json& value) {
   const char* key = class_name.starts_with("ZeroPadding") ? "padding" : "cropping";
@@ -192,7 +193,7 @@ TEST(WrongConfigurations, MarginsOfOtherRanksNameTheirKeyAndItsForms) {
       }
 }
 
-// --- windows -----------------------------------------------------------------------------------------------------------
+// --- windows -----------------------------------------------------------------------------------------------
 
 template <class Options>
 constexpr bool kTakesTwoNumbers = requires {

@@ -151,7 +151,8 @@ OpCases attention_cases(const Setup& s) {
   backward.stops = {3, 4};
   backward.slack = 4;
   const std::vector<Input> optional = s.optional_inputs();
-  // The gradient's optional inputs stand behind these; references of derived inputs see those before them only.
+  // The gradient's optional inputs stand behind these; references of derived inputs see those before them
+  // only.
   const auto derived_of = [=](Array Attention::*member) {
     return [=](const Arrays& in) {
       Arrays known = in;

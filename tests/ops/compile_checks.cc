@@ -28,7 +28,8 @@ Tensor after(const Tensor& y) {
   return is_floating(y.dtype()) ? (y * 3.0) * 0.7 : y + y;
 }
 
-// What is read besides the end of the chain. A kernel may write over its input where nobody reads that any more.
+// What is read besides the end of the chain. A kernel may write over its input where nobody reads that any
+// more.
 struct Live {
   bool inputs, results;
 };

@@ -62,7 +62,7 @@ Dims joined(Dims first, const Dims& second) {
 Dims place(int64_t n, const Dims& at, int64_t channel) { return joined(joined({n}, at), {channel}); }
 Dims inner(const Shape& x) { return Dims(x.span().subspan(1, x.span().size() - 2)); }
 
-// --- convolution ---------------------------------------------------------------------------------------------------
+// --- convolution -------------------------------------------------------------------------------------------
 
 struct ConvSetup {
   CaseName suffix;
@@ -159,7 +159,7 @@ OpCases conv_cases(const ConvSetup& s) {
   return {y, dx, dw};
 }
 
-// --- pooling -------------------------------------------------------------------------------------------------------
+// --- pooling -----------------------------------------------------------------------------------------------
 
 struct PoolSetup {
   CaseName suffix;
@@ -284,7 +284,7 @@ OpCases pool_cases(const PoolSetup& s) {
   return {max, max_scatter, max_read, mean, spread, function};
 }
 
-// --- functions that are made of the ops ----------------------------------------------------------------------------
+// --- functions that are made of the ops --------------------------------------------------------------------
 
 // Sequences and volumes; the gradient of the largest goes to the first of equals there too.
 OpCases pool_function_cases(const PoolSetup& s, const std::string& dimensions,
@@ -496,7 +496,7 @@ OpCases function_cases() {
   return all;
 }
 
-// --- tables --------------------------------------------------------------------------------------------------------
+// --- tables ------------------------------------------------------------------------------------------------
 
 void add_large(OpCases& all, OpCases more) {
   for (OpCase& c : more)

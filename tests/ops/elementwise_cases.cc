@@ -22,7 +22,7 @@ const std::vector<std::vector<Shape>> kBinaryEdges = {{{}, {}},      {{1}, {1}},
                                                       {{0}, {1}},    {{3, 0}, {}}, {{1}, {2, 0}},
                                                       {{3, 1}, {4}}, {{}, {2, 2}}, {{2, 1, 3}, {2, 1}}};
 
-// --- references ----------------------------------------------------------------------------------------------------
+// --- references --------------------------------------------------------------------------------------------
 
 double quotient(DType dtype, double a, double b) {
   if (is_floating(dtype)) return a / b;
@@ -75,7 +75,7 @@ double cast_of(double x, DType from, DType to) {
   return std::clamp(std::trunc(x), low, high);
 }
 
-// --- rows ----------------------------------------------------------------------------------------------------------
+// --- rows --------------------------------------------------------------------------------------------------
 
 template <class F>
 OpCase rounded(const CaseName& name, Tensor (*function)(const TensorArg&), const Input& input, F f) {
@@ -262,7 +262,7 @@ OpCase select_case(const CaseName& name, const Shape& condition, const Shape& a,
           .large = {{301, 400}, {301, 1}, {400}}};
 }
 
-// --- tables --------------------------------------------------------------------------------------------------------
+// --- tables ------------------------------------------------------------------------------------------------
 
 OpCase cast_case(DType to) {
   return {.name = detail::concat("cast_to_", to),

@@ -10,7 +10,7 @@
 namespace lockstep::testing {
 namespace {
 
-// --- resizing ------------------------------------------------------------------------------------------------------
+// --- resizing ----------------------------------------------------------------------------------------------
 
 // f(index into x, index into y, weight) for every product along one axis: half-pixel centres.
 template <class F>
@@ -107,7 +107,7 @@ OpCases resample_cases(const CaseName& suffix, const ResampleAttrs& a) {
   return {forward, backward};
 }
 
-// --- moving --------------------------------------------------------------------------------------------------------
+// --- moving ------------------------------------------------------------------------------------------------
 
 double folded(double at, int64_t n, FillMode::Kind mode) {
   const auto length = static_cast<double>(n);

@@ -61,8 +61,8 @@ OpCase matmul_case(const CaseName& name, const Shape& a, const Shape& b, bool tr
           .layout_chooses_algorithm = true};
 }
 
-// Every product of one element of each operand, added where the result's labels say: terms[i] and `result` have one
-// label a dimension.
+// Every product of one element of each operand, added where the result's labels say: terms[i] and `result`
+// have one label a dimension.
 Reference summed_products(const std::vector<std::string>& terms, const std::string& result) {
   return [=](const Arrays& in) {
     std::string labels;
@@ -95,7 +95,8 @@ Reference summed_products(const std::vector<std::string>& terms, const std::stri
   };
 }
 
-// `function`: instead of the einsum of this equation. 16-bit floats are rounded between the ops of a composition.
+// `function`: instead of the einsum of this equation. 16-bit floats are rounded between the ops of a
+// composition.
 OpCase einsum_case(const CaseName& name, const std::string& equation, const std::vector<Shape>& shapes,
                    const std::vector<std::string>& terms, const std::string& result,
                    PublicFunction function = {}) {

@@ -37,7 +37,7 @@ Array log_softmax_of(const Array& x) {
   });
 }
 
-// --- cross entropy -------------------------------------------------------------------------------------------------
+// --- cross entropy -----------------------------------------------------------------------------------------
 
 // The largest logit of a row and the sum of exp(logit - largest).
 Array cross_entropy_stats(const Array& logits) {
@@ -98,7 +98,7 @@ OpCase cross_entropy_grad_case(const CaseName& name, const Shape& rows, int64_t 
   return c;
 }
 
-// --- layer normalisation -------------------------------------------------------------------------------------------
+// --- layer normalisation -----------------------------------------------------------------------------------
 
 constexpr double kEpsilon = 1e-3;
 
@@ -150,7 +150,7 @@ Arrays layer_norm_grad_of(const Arrays& in) {
   return {dx, dgamma, dbeta};
 }
 
-// --- other normalisations ------------------------------------------------------------------------------------------
+// --- other normalisations ----------------------------------------------------------------------------------
 
 // x / sqrt(mean of squares + epsilon), and that factor.
 Normalized rms_normalized(const Array& x) {
@@ -267,7 +267,7 @@ Array scaled(const Array& h, const Array& gamma, const Array& beta) {
                         [](const double* v, double* out) { *out = v[0] * v[1] + v[2]; })[0];
 }
 
-// --- tables --------------------------------------------------------------------------------------------------------
+// --- tables ------------------------------------------------------------------------------------------------
 
 const std::vector<std::vector<Shape>> kRowEdges = {{{1}}, {{0, 3}}, {{2, 1}}, {{2, 0, 3}}};
 

@@ -21,7 +21,7 @@
 
 namespace lockstep::testing {
 
-// --- arrays of doubles, which references work on -----------------------------------------------------------------
+// --- arrays of doubles, which references work on -----------------------------------------------------------
 
 struct Array {
   Shape shape;
@@ -98,7 +98,7 @@ Reference each(F f) {
   (std::move(f), std::make_index_sequence<N>{});
 }
 
-// --- inputs --------------------------------------------------------------------------------------------------------
+// --- inputs ------------------------------------------------------------------------------------------------
 
 // An input's or a result's dtype, given the case's.
 using DTypeRule = DType (*)(DType);
@@ -112,8 +112,8 @@ DType always(DType) {
 // always<dtype>, for a dtype that is not known when compiling.
 DTypeRule always_dtype(DType dtype);
 
-// How an input's elements come about. Integer dtypes get the numbers times `integers_per_unit`, rounded; uint8
-// their absolute values; booleans whether they are positive.
+// How an input's elements come about. Integer dtypes get the numbers times `integers_per_unit`, rounded;
+// uint8 their absolute values; booleans whether they are positive.
 struct Input {
   Shape shape;
   std::function<std::vector<double>(const Shape&, uint64_t seed)> draw = {};
@@ -140,7 +140,7 @@ Input indices(const Shape& shape, int64_t below, DType dtype = DType::int64);
 Input given(const Shape& shape, std::vector<double> values);
 Input derived(std::function<Array(const Arrays& earlier)> derive, DTypeRule dtype = same);
 
-// --- cases ---------------------------------------------------------------------------------------------------------
+// --- cases -------------------------------------------------------------------------------------------------
 
 using DTypes = std::vector<DType>;
 inline const DTypes kFloats = {DType::float32, DType::float64, DType::bfloat16, DType::float16};
@@ -182,8 +182,8 @@ class PublicFunction {
   std::function<TensorList(std::span<const Tensor>)> function_;
 };
 
-// A case's name, with the line on which it stands: a function that makes cases takes one of these, so that a failure
-// names the line of the table and not the function's.
+// A case's name, with the line on which it stands: a function that makes cases takes one of these, so that a
+// failure names the line of the table and not the function's.
 struct CaseName : std::string {
   std::source_location where;
 
@@ -253,7 +253,7 @@ using BadCalls = std::vector<BadCall>;
 // A float32 tensor, or one of another dtype, of this shape: for bad calls.
 Tensor sample(const Shape& shape, DType dtype = DType::float32);
 
-// --- families ------------------------------------------------------------------------------------------------------
+// --- families ----------------------------------------------------------------------------------------------
 
 struct Family {
   OpCases (*cases)();

@@ -20,7 +20,7 @@ constexpr std::source_location here(std::source_location where = std::source_loc
   return where;
 }
 
-// --- inputs --------------------------------------------------------------------------------------------------------
+// --- inputs ------------------------------------------------------------------------------------------------
 
 Tensor tensor_of(const Array& array);
 TensorList tensors_of(const Arrays& arrays);
@@ -31,7 +31,7 @@ Arrays inputs_of(const OpCase& c, DType dtype, std::span<const Shape> shapes = {
 // Inputs that are computed from others follow them.
 void derive_again(const OpCase& c, Arrays& arrays);
 
-// --- running -------------------------------------------------------------------------------------------------------
+// --- running -----------------------------------------------------------------------------------------------
 
 const OpCases& all_cases();
 const OpDef& op_of(const OpCase& c);
@@ -41,7 +41,7 @@ bool in_dtype(const OpCase& c, DType dtype);
 TensorList run(const OpCase& c, std::span<const Tensor> inputs, std::source_location where = here());
 TensorList run_compiled(std::span<const Tensor> inputs, FunctionCore::Body body);
 
-// --- comparing -----------------------------------------------------------------------------------------------------
+// --- comparing ---------------------------------------------------------------------------------------------
 
 double epsilon(DType dtype);
 double largest(const std::vector<double>& values);
@@ -51,7 +51,7 @@ void expect_close(const Tensor& got, const Array& want, Tolerance tolerance, dou
                   std::string_view what);
 void expect_same_bits(const TensorList& got, const TensorList& want, std::string_view what);
 
-// --- checks --------------------------------------------------------------------------------------------------------
+// --- checks ------------------------------------------------------------------------------------------------
 
 // Parts of several checks.
 
@@ -61,7 +61,8 @@ void check_results(const OpCase& c, const Arrays& arrays, DType dtype);
 void check_gradient(const OpCase& c, const Arrays& arrays);
 void compiled_equals_eager(const OpCase& c, const TensorList& inputs);
 
-// Of a random weighted sum of the results with respect to every floating-point input; undefined where none flows.
+// Of a random weighted sum of the results with respect to every floating-point input; undefined where none
+// flows.
 TensorList gradients(const OpCase& c, std::span<const Tensor> inputs);
 std::vector<double> weights(int64_t count, uint64_t seed);
 

@@ -87,7 +87,7 @@ void register_tests() {
       });
 }
 
-// --- lines -------------------------------------------------------------------------------------------------------
+// --- lines -------------------------------------------------------------------------------------------------
 
 OpCase made(const CaseName& name) { return {.name = name + "_made"}; }
 
@@ -100,7 +100,7 @@ TEST(CaseNames, KnowTheirLine) {
   EXPECT_EQ(second.name, "second_made");
 }
 
-// --- coverage ------------------------------------------------------------------------------------------------------
+// --- coverage ----------------------------------------------------------------------------------------------
 
 std::map<std::string, std::vector<const OpCase*>> cases_by_op() {
   std::map<std::string, std::vector<const OpCase*>> result;

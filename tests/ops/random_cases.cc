@@ -9,7 +9,7 @@
 namespace lockstep::testing {
 namespace {
 
-// --- one number of a row, by its definition ------------------------------------------------------------------------
+// --- one number of a row, by its definition ----------------------------------------------------------------
 
 struct Row {
   uint64_t key, number;

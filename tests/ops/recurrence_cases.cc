@@ -206,8 +206,8 @@ OpCases cases() {
     const RecurrenceAttrs last = with_gradients(plain, false), every = with_gradients(masked, true);
     all.push_back(with_edges(backward_case(name, {last, 3, 2, 3}), edges(backward_case, last)));
     all.push_back(backward_case(std::string(name) + "_masked", {every, 4, 3, 2}));
-    // Several threads and blocks, whose last rows and units fill no vector; and more units than blocks that share their
-    // memory can hold.
+    // Several threads and blocks, whose last rows and units fill no vector; and more units than blocks that
+    // share their memory can hold.
     for (const Walk& sizes : {Walk{masked, 5, 21, 43}, Walk{masked, 3, 70, 130}, Walk{plain, 2, 3, 600}}) {
       const std::string suffix = std::string(name) + "_" + std::to_string(sizes.units) + "_units";
       all.push_back(threads_only(forward_case(suffix, sizes)));

@@ -1,6 +1,7 @@
-// NaN, infinities, zeros with a sign and the largest numbers: through every op against its reference where it works
-// element by element, and compiled against eager execution: alone, with every epilogue, among neighbours, and its
-// gradient. Whatever the compiler joins, and whichever library computes it, the result is that of the op alone.
+// NaN, infinities, zeros with a sign and the largest numbers: through every op against its reference where it
+// works element by element, and compiled against eager execution: alone, with every epilogue, among
+// neighbours, and its gradient. Whatever the compiler joins, and whichever library computes it, the result is
+// that of the op alone.
 #include <cmath>
 #include <limits>
 
@@ -51,8 +52,8 @@ void expect_equal(const TensorList& got, const TensorList& want, const std::stri
   }
 }
 
-// What `body` gives eagerly and compiled; where it refuses the numbers, so it does compiled, unless nothing that it gives
-// needs the op that refuses (`all_needed` is false).
+// What `body` gives eagerly and compiled; where it refuses the numbers, so it does compiled, unless nothing
+// that it gives needs the op that refuses (`all_needed` is false).
 void expect_compiled_equal(const TensorList& inputs, const FunctionCore::Body& body, const std::string& what,
                            bool all_needed = true) {
   TensorList eager;
@@ -74,8 +75,8 @@ void expect_compiled_equal(const TensorList& inputs, const FunctionCore::Body& b
   expect_equal(run_compiled(inputs, body), eager, what);
 }
 
-// f(inputs, text) with one element of one input replaced, for every such input and number. Elementwise ops take all the
-// numbers at once.
+// f(inputs, text) with one element of one input replaced, for every such input and number. Elementwise ops
+// take all the numbers at once.
 template <class F>
 void each_special(const OpCase& c, DType dtype, std::span<const Shape> shapes, F f) {
   const Arrays plain = inputs_of(c, dtype, shapes);

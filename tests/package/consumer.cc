@@ -1,5 +1,5 @@
-// The program of README.md, built against the installed package as a user would: it trains a small classifier on
-// two logical devices, sees the loss fall, and catches an Error that is thrown inside the library.
+// The program of README.md, built against the installed package as a user would: it trains a small classifier
+// on two logical devices, sees the loss fall, and catches an Error that is thrown inside the library.
 #include <lockstep/lockstep.h>
 
 #include <iostream>

@@ -1,5 +1,5 @@
-// Every cause that a machine with CPUs can have, made to happen, and recognised. The causes are large, so that nothing else
-// that the machine does is in their way.
+// Every cause that a machine with CPUs can have, made to happen, and recognised. The causes are large, so
+// that nothing else that the machine does is in their way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -257,7 +257,8 @@ TEST(Causes, ValuesThatGoFromDeviceToDevice) {
   verdict(step.report().summary, "host-copies");
 }
 
-// A device that says of itself that it computes beside the host, as GPUs do: there is none that does in every machine.
+// A device that says of itself that it computes beside the host, as GPUs do: there is none that does in every
+// machine.
 TEST(Causes, AValueThatIsReadAfterEveryStep) {
   Device beside(std::make_unique<AsynchronousDevice>(95));
   const DeviceScope scope(beside);

@@ -1,4 +1,5 @@
-// The fix of every verdict, for every way to make a run: what is C++ is compiled and run, what is a call of the tool is made.
+// The fix of every verdict, for every way to make a run: what is C++ is compiled and run, what is a call of
+// the tool is made.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,6 @@
-// Workers of an elastic run are killed, stopped and started again at random, links between them are cut and slowed, and the disk
-// of their backups is full: the run ends, with the weights of a run that nothing has disturbed, and leaves nothing behind.
+// Workers of an elastic run are killed, stopped and started again at random, links between them are cut and
+// slowed, and the disk of their backups is full: the run ends, with the weights of a run that nothing has
+// disturbed, and leaves nothing behind.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mount.h>
@@ -30,8 +31,8 @@ constexpr int kLeast = 2;             // members that are left alone at any mome
 constexpr int kTimeout = 3;           // seconds: of the run
 constexpr int64_t kStepsOfEpoch = 6;  // of the scenario "elastic"
 
-// A folder that nothing can be written into for some time: a disk of its own that is full or, where a test may mount none, a file
-// in the folder's place.
+// A folder that nothing can be written into for some time: a disk of its own that is full or, where a test
+// may mount none, a file in the folder's place.
 class Disk {
  public:
   explicit Disk(std::string folder) : folder_(std::move(folder)) {
@@ -74,8 +75,8 @@ class Disk {
   bool mounted_ = false;
 };
 
-// What happens to a run, one event after the other; which ones follows from the seed. `network`: where every worker has a machine
-// of its own; null: all are on this one.
+// What happens to a run, one event after the other; which ones follows from the seed. `network`: where every
+// worker has a machine of its own; null: all are on this one.
 class Chaos {
  public:
   Chaos(uint64_t seed, int events, int64_t steps, const Namespaces* network)
@@ -178,7 +179,8 @@ class Chaos {
            step + 3 * kStepsOfEpoch > farthest();
   }
 
-  // Until it holds, while the dead are started again and the stopped go on. False where the run has ended, or stands still.
+  // Until it holds, while the dead are started again and the stopped go on. False where the run has ended, or
+  // stands still.
   template <class Condition>
   bool await(Condition condition) {
     int64_t seen = farthest();

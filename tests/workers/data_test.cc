@@ -69,7 +69,8 @@ void sum_batches() {
 }
 const RegisterScenario summed("sum batches", sum_batches);
 
-// The same with fit: every example is seen once, so that the mean of the labels is the loss of a model that says 0.
+// The same with fit: every example is seen once, so that the mean of the labels is the loss of a model that
+// says 0.
 void fit_files() {
   const MultiWorkerMirroredStrategy strategy({.report = false});
   keras::Sequential model;
@@ -87,8 +88,8 @@ void fit_files() {
 }
 const RegisterScenario fitted("fit files", fit_files);
 
-// Batches by rows of numbers that are shuffled; TEST_SHUFFLED says when, and how: every example is seen once, or it is
-// refused.
+// Batches by rows of numbers that are shuffled; TEST_SHUFFLED says when, and how: every example is seen once,
+// or it is refused.
 void shuffle_and_sum() {
   const std::string how = std::getenv("TEST_SHUFFLED");
   const auto shuffled = [&](std::optional<uint64_t> seed) {

@@ -245,7 +245,8 @@ TEST_F(Elastic, TheTimeFromAKillToTheNextFinishedStep) {
   }
 }
 
-// Between two steps, where it waits for the others to agree, and in the midst of a sum, where it waits in the engine.
+// Between two steps, where it waits for the others to agree, and in the midst of a sum, where it waits in the
+// engine.
 TEST_F(Elastic, LongAWorkerThatWasStoppedForTooLongJoinsAnew) {
   const std::string expected = undisturbed({"TEST_EPOCHS=40"});
   for (const int who : {2, 0})
@@ -355,7 +356,7 @@ TEST_F(Elastic, PartsOfTheirOwnAreRefused) {
     EXPECT_THAT(worker.report, HasSubstr("the dataset's auto_shard policy is FILE"));
 }
 
-// --- several fits --------------------------------------------------------------------------------------------------
+// --- several fits ------------------------------------------------------------------------------------------
 
 // What it does between them depends on how the first went.
 void fit_twice() {
@@ -412,7 +413,7 @@ TEST_F(Elastic, AWorkerThatComesBackJoinsTheFitThatTheOthersAreIn) {
   }
 }
 
-// --- without elastic -----------------------------------------------------------------------------------------------
+// --- without elastic ---------------------------------------------------------------------------------------
 
 TEST_F(Elastic, WithoutItAllStopWithABackupOfTheLastStep) {
   const std::string expected = undisturbed();
@@ -431,7 +432,7 @@ TEST_F(Elastic, WithoutItAllStopWithABackupOfTheLastStep) {
   std::filesystem::remove_all(folder);
 }
 
-// --- loops by hand -------------------------------------------------------------------------------------------------
+// --- loops by hand -----------------------------------------------------------------------------------------
 
 void loop_by_hand() {
   set_random_seed(7);

@@ -138,7 +138,7 @@ TEST_F(Mistakes, AWorkerThatNeverComes) {
   EXPECT_THAT(results[0].report, HasSubstr("rank 1 of 2 did not come"));
 }
 
-// --- workers that do not come --------------------------------------------------------------------------------------
+// --- workers that do not come ------------------------------------------------------------------------------
 
 class Disturbance final : public keras::CallbackBase {
  public:

@@ -1,4 +1,5 @@
-// Up to 64 workers, real processes with a real group and engine over loopback; what they train on is the null device.
+// Up to 64 workers, real processes with a real group and engine over loopback; what they train on is the null
+// device.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -31,7 +31,8 @@ class Namespaces {
 
   void cut(int machine) const;
   void mend(int machine) const;
-  // What goes to the machine and comes from it passes no faster than so many kilobits per second, until it is mended.
+  // What goes to the machine and comes from it passes no faster than so many kilobits per second, until it is
+  // mended.
   void slow(int machine, int kilobits) const;
 
   // As `ip netns list` names them; of all tests that run now. For a test that looks whether any is left.

@@ -1,4 +1,5 @@
-// Sums between processes are made while the backward pass goes on: here the pass does not go on before one of them has ended.
+// Sums between processes are made while the backward pass goes on: here the pass does not go on before one of
+// them has ended.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -84,7 +85,8 @@ const RegisterKernel registered_copy(DeviceKind::cpu, kTurn,
                                        return std::make_unique<Copy>(request.inputs[0].spec.bytes());
                                      }});
 
-// Three layers, and the turn behind the first of them: the gradient of the last is summed before that of the first is computed.
+// Three layers, and the turn behind the first of them: the gradient of the last is summed before that of the
+// first is computed.
 void overlap() {
   const char* const reproducible = std::getenv("TEST_REPRODUCIBLE");
   const MultiWorkerMirroredStrategy strategy({.bucket_bytes = 1024,

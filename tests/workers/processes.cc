@@ -140,8 +140,8 @@ std::vector<std::string> place_of(const Run& run, int worker, const std::string&
           "LOCKSTEP_ADDRESS=" + address, "LOCKSTEP_SECRET=a test"};
 }
 
-// mpirun's daemon on another machine is started through the namespace of its address, under a name of its own: by names Open MPI
-// tells machines apart.
+// mpirun's daemon on another machine is started through the namespace of its address, under a name of its
+// own: by names Open MPI tells machines apart.
 std::vector<std::string> over_network(const Namespaces& network, const fs::path& folder) {
   const fs::path agent = folder / "agent";
   {

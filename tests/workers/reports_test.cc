@@ -151,8 +151,8 @@ void recorded() {
 }
 const RegisterScenario kept_live("recorded", recorded);
 
-// What else the machine does must not take longer than the cause: one attempt of some will do. Where others had the processors
-// all the time, workers rightly have no verdict on each other.
+// What else the machine does must not take longer than the cause: one attempt of some will do. Where others
+// had the processors all the time, workers rightly have no verdict on each other.
 void expect_verdict(const char* scenario, const std::string& id,
                     const std::vector<std::string>& environment = {}) {
   if (const std::string why = missing(Launcher::lockstep); !why.empty()) GTEST_SKIP() << why;

@@ -227,7 +227,8 @@ class Backups : public ::testing::TestWithParam<const char*> {
   std::string folder_;
 };
 
-// Killed with three workers, it goes on with two, is killed again, and ends with one: as if nothing had happened.
+// Killed with three workers, it goes on with two, is killed again, and ends with one: as if nothing had
+// happened.
 TEST_P(Backups, GoOnWithAnotherNumberOfWorkers) {
   lockstep::testing::Run undisturbed = with(1, 4);
   undisturbed.launcher = Launcher::alone;

@@ -61,7 +61,8 @@ class GradientTape {
   void watch(const Tensor& tensor, std::source_location where = std::source_location::current());
   void watch(const Variable& variable, std::source_location where = std::source_location::current());
 
-  // d sum(target) / d source; undefined where they are not connected (GradientOptions). An Error beside a forgotten strategy.
+  // d sum(target) / d source; undefined where they are not connected (GradientOptions). An Error beside a
+  // forgotten strategy.
   Tensor gradient(const Tensor& target, const GradientSource& source, const GradientOptions& options = {},
                   std::source_location where = std::source_location::current());
   TensorList gradient(const Tensor& target, std::span<const GradientSource> sources,
@@ -78,8 +79,8 @@ class GradientTape {
   Tensor jacobian(const Tensor& target, const GradientSource& source,
                   std::source_location where = std::source_location::current());
 
-  // d target[b, i] / d source[b, j], of shape target.shape + source.shape without its first dimension, where no example of a batch has a
-  // part in the results of another. One use of the tape.
+  // d target[b, i] / d source[b, j], of shape target.shape + source.shape without its first dimension, where
+  // no example of a batch has a part in the results of another. One use of the tape.
   Tensor batch_jacobian(const Tensor& target, const GradientSource& source,
                         std::source_location where = std::source_location::current());
 
@@ -96,8 +97,8 @@ class GradientTape {
 
  private:
   class Recording;
-  // The gradients of the source, one behind the other, for what arrives being 1 in each place of this shape, which is broadcast to
-  // that of the target.
+  // The gradients of the source, one behind the other, for what arrives being 1 in each place of this shape,
+  // which is broadcast to that of the target.
   Tensor rows_of(const Tensor& target, const GradientSource& source, const Shape& seed_shape,
                  std::source_location where);
   std::unique_ptr<Recording> recording_;
@@ -107,8 +108,8 @@ class GradientTape {
 struct CustomGradient {
   TensorList outputs;
   std::function<TensorList(std::span<const Tensor> output_gradients)> grad;
-  // Whether the function may be called again later, with other tensors of the same values: it then stands inside of
-  // recompute_grad() without keeping anything. It must refer to nothing that is gone by then.
+  // Whether the function may be called again later, with other tensors of the same values: it then stands
+  // inside of recompute_grad() without keeping anything. It must refer to nothing that is gone by then.
   bool repeatable = false;
 };
 

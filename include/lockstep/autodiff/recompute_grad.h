@@ -1,17 +1,19 @@
-// recompute_grad: memory for time. What a function computes on the way is not kept for its gradient, but computed again.
+// recompute_grad: memory for time. What a function computes on the way is not kept for its gradient, but
+// computed again.
 //
 //   const auto block = recompute_grad([&](const Tensor& x) { return relu(matmul(x, w)) * x; });
 //   Tensor y = block(x);   // a tape keeps x and y, and nothing in between
 //
-// When a tape asks for gradients, the ops that the function ran are run a second time, on the same inputs, and
-// differentiated there. Values and gradients have the same bits as those of the plain function. The function itself is
-// called once: it may refer to what lives no longer than the call, variables that it assigns are assigned once, and random
-// numbers are the same ones. Variables and tensors that it refers to have gradients as its arguments have. It may contain
-// tapes, control flow, custom gradients and further functions of this kind; second derivatives work.
+// When a tape asks for gradients, the ops that the function ran are run a second time, on the same inputs,
+// and differentiated there. Values and gradients have the same bits as those of the plain function. The
+// function itself is called once: it may refer to what lives no longer than the call, variables that it
+// assigns are assigned once, and random numbers are the same ones. Variables and tensors that it refers to
+// have gradients as its arguments have. It may contain tapes, control flow, custom gradients and further
+// functions of this kind; second derivatives work.
 //
-// In a compiled function the second run happens when the backward pass has come so far, and not earlier. Not run again,
-// and therefore kept, are sums over replicas, ops with effects, and custom gradients that are not repeatable
-// (CustomGradient). Where no tape records, this is a plain call.
+// In a compiled function the second run happens when the backward pass has come so far, and not earlier. Not
+// run again, and therefore kept, are sums over replicas, ops with effects, and custom gradients that are not
+// repeatable (CustomGradient). Where no tape records, this is a plain call.
 #pragma once
 
 #include <functional>

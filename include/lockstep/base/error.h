@@ -32,10 +32,12 @@ std::string_view name(ErrorCode code);
 // "main.cc:12"
 std::string file_and_line(std::source_location where);
 
-// A std::runtime_error, so that a program may treat it as one; which of its kinds is thrown: lockstep/base/errors.h.
+// A std::runtime_error, so that a program may treat it as one; which of its kinds is thrown:
+// lockstep/base/errors.h.
 class Error : public std::runtime_error {
  public:
-  // A `where` in the library's own code stands for the line of the call that led there (lockstep/base/call_site.h).
+  // A `where` in the library's own code stands for the line of the call that led there
+  // (lockstep/base/call_site.h).
   Error(ErrorCode code, std::string message, std::source_location where);
 
   ErrorCode code() const { return code_; }
@@ -46,7 +48,8 @@ class Error : public std::runtime_error {
   // Adds context while the error unwinds: catch (Error& e) { e.note("in layer dense_1"); throw; }
   Error& note(std::string text);
 
-  // Names this line where the one it names is the library's own: catch (Error& e) { e.locate(stage.where); throw; }
+  // Names this line where the one it names is the library's own:
+  // catch (Error& e) { e.locate(stage.where); throw; }
   Error& locate(std::source_location where);
 
   // "shape_mismatch: matmul: ... [main.cc:12]\n  in layer dense_1"

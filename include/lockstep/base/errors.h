@@ -1,7 +1,7 @@
 // tf::errors: the kinds of errors under TensorFlow's names.
 //
-// Every error is a lockstep::Error and of the type here that its code says, so a program may catch by type or look at
-// code():
+// Every error is a lockstep::Error and of the type here that its code says, so a program may catch by type or
+// look at code():
 //
 //   try { checkpoint.restore(path); } catch (const tf::errors::NotFoundError&) { ... }
 #pragma once
@@ -31,8 +31,8 @@ struct UnimplementedError : Error {  // what this build or device cannot do
 struct IOError : Error {  // files and sockets
   using Error::Error;
 };
-// Another worker of the run is lost, and this one cannot go on without it. Nothing is wrong here: started again, together with
-// the others, the program may go on from its last backup. Its code is io.
+// Another worker of the run is lost, and this one cannot go on without it. Nothing is wrong here: started
+// again, together with the others, the program may go on from its last backup. Its code is io.
 struct UnavailableError : IOError {
   using IOError::IOError;
 };

@@ -29,8 +29,9 @@ bool print(std::string_view text, std::FILE* file = stdout);
 // The same, as it is.
 bool write(std::string_view text, std::FILE* file = stdout);
 
-// Who shows what write() is given for stdout, for programs whose standard output is somewhere else: a notebook, say. False: it
-// did not, and the text goes to the file. Any thread may call it; null: nobody, as at the beginning.
+// Who shows what write() is given for stdout, for programs whose standard output is somewhere else: a
+// notebook, say. False: it did not, and the text goes to the file. Any thread may call it; null: nobody, as
+// at the beginning.
 using Shows = bool (*)(std::string_view text);
 void set_output(Shows shows);
 

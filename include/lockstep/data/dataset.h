@@ -2,20 +2,21 @@
 //
 //   auto data = tf::data::Dataset::from_tensor_slices({images, labels})
 //                   .shuffle(10000)
-//                   .map([](const Tensor& x, const Tensor& y) { return Element(cast(x, DType::float32) / 255.0, y); },
+//                   .map([](const Tensor& x,
+//                           const Tensor& y) { return Element(cast(x, DType::float32) / 255.0, y); },
 //                        {.num_parallel_calls = tf::data::AUTOTUNE})
 //                   .batch(128)
 //                   .prefetch();
 //   for (const Element& batch : data) step(batch[0].tensor(), batch[1].tensor());
 //   model.fit(data, {.epochs = 5});
 //
-// Datasets are handles to immutable descriptions: cheap to copy, usable from any thread. Nothing is read before an
-// iterator asks for an element. An iterator belongs to one thread at a time; the threads that work ahead for it are
-// its own and end with it.
+// Datasets are handles to immutable descriptions: cheap to copy, usable from any thread. Nothing is read
+// before an iterator asks for an element. An iterator belongs to one thread at a time; the threads that work
+// ahead for it are its own and end with it.
 //
-// The order of elements and every random choice depend on seeds alone, never on the number of threads, unless a
-// stage is told that order does not matter. A function given to map() that draws random numbers draws the same ones
-// for the same element.
+// The order of elements and every random choice depend on seeds alone, never on the number of threads, unless
+// a stage is told that order does not matter. A function given to map() that draws random numbers draws the
+// same ones for the same element.
 #pragma once
 
 #include <cstdint>
@@ -52,17 +53,18 @@ using NodePtr = std::shared_ptr<const Node>;
 // Where an iterator stands, as named tensors: goes into a safetensors file or a checkpoint as it is.
 using IteratorState = std::map<std::string, Tensor>;
 
-// How the workers of a run share a dataset, as TensorFlow's AutoShardPolicy says. What people do not expect of a policy is
-// logged once: one file for four workers, seven files for four.
+// How the workers of a run share a dataset, as TensorFlow's AutoShardPolicy says. What people do not expect
+// of a policy is logged once: one file for four workers, seven files for four.
 enum class AutoShardPolicy : uint8_t {
-  // By files where the sources are files, one at least for each worker, and no stage counts elements (take(100) would be 100
-  // of each worker's own); else by elements.
+  // By files where the sources are files, one at least for each worker, and no stage counts elements
+  // (take(100) would be 100 of each worker's own); else by elements.
   automatic,
-  // By files: worker i of n reads every n-th, from number i on. An Error where that cannot be, with the stage that is in the
-  // way. Uneven files leave workers without work.
+  // By files: worker i of n reads every n-th, from number i on. An Error where that cannot be, with the stage
+  // that is in the way. Uneven files leave workers without work.
   file,
-  // By elements: every worker goes through all of the data and keeps every n-th element that comes out, whole batches where
-  // the dataset gives batches. All must see them in the same order: an unseeded shuffle is an Error.
+  // By elements: every worker goes through all of the data and keeps every n-th element that comes out, whole
+  // batches where the dataset gives batches. All must see them in the same order: an unseeded shuffle is an
+  // Error.
   data,
   // Each worker sees everything.
   off,
@@ -223,8 +225,8 @@ class Dataset {
   static Dataset from_tensors(const Element& element, Where where = Where::current());
   static Dataset range(int64_t stop, Where where = Where::current());
   static Dataset range(int64_t start, int64_t stop, int64_t step = 1, Where where = Where::current());
-  // `make` is called for every pass; what it returns gives the elements, and nothing at the end. After a restore it
-  // is called until it stands where it stood.
+  // `make` is called for every pass; what it returns gives the elements, and nothing at the end. After a
+  // restore it is called until it stands where it stood.
   using Generator = std::function<std::optional<Element>()>;
   static Dataset from_generator(std::function<Generator()> make, std::optional<ElementSpec> spec = {},
                                 Where where = Where::current());
@@ -334,7 +336,8 @@ class Dataset {
 
   // A number, INFINITE_CARDINALITY, or UNKNOWN_CARDINALITY.
   int64_t cardinality(Where where = Where::current()) const;
-  // Where a stage cannot know what it gives (a map without MapOptions::output) the first element is looked at.
+  // Where a stage cannot know what it gives (a map without MapOptions::output) the first element is looked
+  // at.
   ElementSpec element_spec(Where where = Where::current()) const;
 
   template <class State, class F>
@@ -372,14 +375,14 @@ class Iterator {
   Iterator& operator=(Iterator&&) noexcept;
   ~Iterator();
 
-  // False at the end. What a stage threw for this element is thrown here, in its place in the order; the next call
-  // goes on behind it.
+  // False at the end. What a stage threw for this element is thrown here, in its place in the order; the next
+  // call goes on behind it.
   bool next(Element& element);
   std::optional<Element> next();
 
-  // The exact position, with everything that is on its way: an iterator of an equal dataset restored from it gives
-  // the elements that this one gives next, bit for bit. Elements in flight are saved in full unless they are rows
-  // of arrays in memory.
+  // The exact position, with everything that is on its way: an iterator of an equal dataset restored from it
+  // gives the elements that this one gives next, bit for bit. Elements in flight are saved in full unless
+  // they are rows of arrays in memory.
   IteratorState save();
   void restore(const IteratorState& state, std::source_location where = std::source_location::current());
 

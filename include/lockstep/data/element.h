@@ -1,4 +1,5 @@
-// What a Dataset gives, one after another: a tensor, or tensors in tuples and dictionaries, nested in any way.
+// What a Dataset gives, one after another: a tensor, or tensors in tuples and dictionaries, nested in any
+// way.
 #pragma once
 
 #include <concepts>

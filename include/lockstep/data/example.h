@@ -72,16 +72,16 @@ struct FeatureSpec {
 };
 using FeatureSpecs = std::vector<std::pair<std::string, FeatureSpec>>;
 
-// A function for Dataset::map(), from records to dictionaries of the features, in the order given. Features of an
-// example that are not asked for are skipped. A handle; may be called from any thread.
+// A function for Dataset::map(), from records to dictionaries of the features, in the order given. Features
+// of an example that are not asked for are skipped. A handle; may be called from any thread.
 class ExampleParser {
  public:
   // Throws Error(invalid_argument) naming the feature where a specification cannot be.
   explicit ExampleParser(const FeatureSpecs& features,
                          std::source_location where = std::source_location::current());
 
-  // Throws Error(io) where the record is no Example, Error(not_found), Error(dtype_mismatch) or Error(shape_mismatch)
-  // naming the feature where that is missing, of another type or of another length.
+  // Throws Error(io) where the record is no Example, Error(not_found), Error(dtype_mismatch) or
+  // Error(shape_mismatch) naming the feature where that is missing, of another type or of another length.
   Element operator()(const Tensor& record) const;
   Element parse(std::string_view record) const;
   // Many at once: fixed shapes get a dimension in front. What differs in length becomes a dictionary of

@@ -48,7 +48,8 @@ struct Explanation {
   std::string bottleneck = {};  // the stage: "map"; empty where the input is not what limits
   std::string where = {};       // and where it was made
   // For programs: "parallel-map", "prefetch", "batch-first", "cache", "interleave", "parallel-batch",
-  // "larger-buffer", "fewer-threads", "more-threads", "own-thread", "consumer"; does not change between versions.
+  // "larger-buffer", "fewer-threads", "more-threads", "own-thread", "consumer"; does not change between
+  // versions.
   std::string advice = {};
   std::string cause = {};  // one line
   std::string fix = {};    // code; empty where nothing has to change

@@ -5,9 +5,9 @@
 //                                                    {"label", {.dtype = DType::int64}}}));
 //
 // Files are read one after another, in the order given, as elements are asked for. What cannot be read throws
-// Error(io), or Error(not_found), that names the file and the place in it; the next call goes on behind it: with the
-// next element where it is known where that begins, else with the next file. Byte strings (records, lines, names) are
-// uint8 tensors of rank 1: see text() in element.h.
+// Error(io), or Error(not_found), that names the file and the place in it; the next call goes on behind it:
+// with the next element where it is known where that begins, else with the next file. Byte strings (records,
+// lines, names) are uint8 tensors of rank 1: see text() in element.h.
 #pragma once
 
 #include <cstdint>
@@ -45,13 +45,14 @@ struct FileList : std::vector<std::string> {
 
 struct TFRecordOptions {
   Compression compression = Compression::automatic;
-  // More than 1: elements from so many files in turn, each read by a thread of its own; the order is always the same.
+  // More than 1: elements from so many files in turn, each read by a thread of its own; the order is always
+  // the same.
   int64_t num_parallel_reads = 1;
   int64_t buffer_bytes = 1 << 18;
 };
 
-// The records, as byte strings. Checksums are verified: a record that does not match its own throws, and the next
-// call goes on behind it.
+// The records, as byte strings. Checksums are verified: a record that does not match its own throws, and the
+// next call goes on behind it.
 Dataset TFRecordDataset(const FileList& files, const TFRecordOptions& options = {},
                         std::source_location where = std::source_location::current());
 
@@ -60,8 +61,8 @@ struct TFRecordWriterOptions {
   int level = 6;                                // of compression, from 1 (quick) to 9 (small)
 };
 
-// Writes a TFRecord file that appears complete, with close(), or not at all: an older one of this name is there until
-// then. Not thread-safe.
+// Writes a TFRecord file that appears complete, with close(), or not at all: an older one of this name is
+// there until then. Not thread-safe.
 class TFRecordWriter {
  public:
   explicit TFRecordWriter(const std::string& path, const TFRecordWriterOptions& options = {},
@@ -88,8 +89,8 @@ struct TextLineOptions {
 Dataset TextLineDataset(const FileList& files, const TextLineOptions& options = {},
                         std::source_location where = std::source_location::current());
 
-// A column of a table: its dtype (float32, float64, int32, int64, or uint8 for byte strings) and what stands for a
-// field that is empty or NA. Without that, such a field is an error.
+// A column of a table: its dtype (float32, float64, int32, int64, or uint8 for byte strings) and what stands
+// for a field that is empty or NA. Without that, such a field is an error.
 struct CsvColumn {
   // NOLINTBEGIN(google-explicit-constructor): {DType::float32, Tensor::scalar<int64_t>(0)}
   CsvColumn(DType column_dtype) : dtype(column_dtype) {}
@@ -111,8 +112,9 @@ struct CsvDatasetOptions {
   Compression compression = Compression::automatic;
 };
 
-// The rows, each a tuple (or dictionary) of scalars; empty lines are left out. A field that is no number, and a row of
-// another number of fields, throw with file, line and column; the next call goes on with the next row.
+// The rows, each a tuple (or dictionary) of scalars; empty lines are left out. A field that is no number, and
+// a row of another number of fields, throw with file, line and column; the next call goes on with the next
+// row.
 Dataset CsvDataset(const FileList& files, const std::vector<CsvColumn>& columns,
                    const CsvDatasetOptions& options = {},
                    std::source_location where = std::source_location::current());
@@ -130,8 +132,9 @@ Dataset FixedLengthRecordDataset(const FileList& files, int64_t record_bytes,
 
 // --- arrays ---
 
-// (row of the first file, row of the second), or single rows where there is no second file. IDX is the format of MNIST;
-// files may be compressed with gzip. The headers are read at once, the rows with the first iterator.
+// (row of the first file, row of the second), or single rows where there is no second file. IDX is the format
+// of MNIST; files may be compressed with gzip. The headers are read at once, the rows with the first
+// iterator.
 Dataset idx_dataset(const std::string& images, const std::string& labels = {},
                     std::source_location where = std::source_location::current());
 // The array of an IDX file of uint8, int32, float32 or float64 elements.
@@ -154,8 +157,9 @@ struct ImageFolderOptions {
   int64_t num_parallel_calls = AUTOTUNE;
 };
 
-// (image, label): float32 (height, width, channels) from 0 to 255, and int32, the number of its class' folder. Reads
-// JPEG and PNG files; folders inside of a class' belong to it. An image that cannot be read throws, named.
+// (image, label): float32 (height, width, channels) from 0 to 255, and int32, the number of its class'
+// folder. Reads JPEG and PNG files; folders inside of a class' belong to it. An image that cannot be read
+// throws, named.
 Dataset image_folder_dataset(const std::string& folder, const ImageFolderOptions& options = {},
                              std::source_location where = std::source_location::current());
 

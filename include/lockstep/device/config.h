@@ -88,8 +88,8 @@ bool get_memory_growth(const PhysicalDevice& device,
 // The memory of a logical device, by a name as tf::device() takes it. Initialises the devices.
 MemoryInfo get_memory_info(std::string_view device,
                            std::source_location where = std::source_location::current());
-// What the memory is for and how much of it was in use over time, since the program started, reset_memory_stats() was
-// called or the last fit() began.
+// What the memory is for and how much of it was in use over time, since the program started,
+// reset_memory_stats() was called or the last fit() began.
 observe::MemorySummary get_memory_summary(std::string_view device,
                                           std::source_location where = std::source_location::current());
 // The peak is what is held now.
@@ -113,9 +113,10 @@ int get_inter_op_parallelism_threads();
 void enable_tensor_float_32_execution(bool enabled);
 bool tensor_float_32_execution_enabled();
 
-// Off: kernels may add up in another order every time, so that two runs differ in their last bits, where that is faster:
-// gradients of attention in 16-bit floats on a GPU, which then also hold less memory. On unless set; kernels that are prepared
-// later see a change. A function of replicas that is `reproducible` refuses to be compiled without it.
+// Off: kernels may add up in another order every time, so that two runs differ in their last bits, where that
+// is faster: gradients of attention in 16-bit floats on a GPU, which then also hold less memory. On unless
+// set; kernels that are prepared later see a change. A function of replicas that is `reproducible` refuses to
+// be compiled without it.
 void enable_op_determinism(bool enabled = true);
 bool op_determinism_enabled();
 
@@ -129,8 +130,9 @@ bool get_soft_device_placement();
 void set_log_device_placement(bool enabled);
 bool get_log_device_placement();
 
-// On: what tf::function and fit compile runs op by op instead, on one device: for debugging, for C++ in a step then sees
-// values. Functions that run as replicas stay compiled, which is said once. Off unless set; may change at any time.
+// On: what tf::function and fit compile runs op by op instead, on one device: for debugging, for C++ in a
+// step then sees values. Functions that run as replicas stay compiled, which is said once. Off unless set;
+// may change at any time.
 void run_functions_eagerly(bool enabled);
 bool functions_run_eagerly();
 

@@ -4,8 +4,8 @@
 // and its own worker, and data that crosses from one to another is copied and counted. Devices live
 // until the process ends, so a Device& or Device* never dangles.
 //
-// A GPU works asynchronously: kernels and copies are queued and happen later, in the order in which they were queued,
-// whichever thread did it. Reading an element waits for it; nothing else does.
+// A GPU works asynchronously: kernels and copies are queued and happen later, in the order in which they were
+// queued, whichever thread did it. Reading an element waits for it; nothing else does.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,8 @@ struct MemoryInfo {
   int64_t current = 0;  // bytes held by live tensors and plans
   int64_t peak = 0;     // highest `current` since the last reset
   int64_t limit = 0;    // bytes that may be held; 0: no limit
-  // Where memory is cached for whoever comes next: bytes held from the GPU, and the largest piece that nobody uses.
+  // Where memory is cached for whoever comes next: bytes held from the GPU, and the largest piece that nobody
+  // uses.
   int64_t reserved = 0;
   int64_t largest_free = 0;
 };
@@ -102,8 +103,8 @@ std::span<Device* const> logical_devices(std::source_location where = std::sourc
 // throws Error(device_mismatch) listing what there is.
 Device& device_by_name(std::string_view name, std::source_location where = std::source_location::current());
 
-// Where new tensors are made on this thread, unless a DeviceScope says otherwise: /GPU:0, or /CPU:0 where there
-// is no GPU.
+// Where new tensors are made on this thread, unless a DeviceScope says otherwise: /GPU:0, or /CPU:0 where
+// there is no GPU.
 Device& current_device(std::source_location where = std::source_location::current());
 
 // The device that the scopes around this call name; null: there is none, and an op runs where its inputs

@@ -17,8 +17,8 @@ class Distributed {
   Distributed() = default;
   // The same for all of `replicas`.
   static Distributed same(const Tensor& value, int replicas);
-  // Consecutive rows of one tensor: sizes[r] of them for replica r. `worker_rows`: how many rows each worker of the run has of
-  // the global batch, where it is known.
+  // Consecutive rows of one tensor: sizes[r] of them for replica r. `worker_rows`: how many rows each worker
+  // of the run has of the global batch, where it is known.
   static Distributed rows(const Tensor& whole, std::vector<int64_t> sizes,
                           std::vector<int64_t> worker_rows = {});
   static Distributed of(TensorList values);

@@ -16,7 +16,8 @@
 //     total += strategy.reduce(ReduceOp::sum, loss).item<float>();
 //   }
 //
-// Strategies are handles; copies are the same strategy. One run at a time. Training beside one is an error, or is logged.
+// Strategies are handles; copies are the same strategy. One run at a time. Training beside one is an error,
+// or is logged.
 #pragma once
 
 #include <concepts>
@@ -75,24 +76,25 @@ enum class Compression : uint8_t {
 // How the workers of a MultiWorkerMirroredStrategy communicate.
 struct CommunicationOptions {
   CommunicationImplementation implementation = CommunicationImplementation::automatic;
-  // A worker that has not come to a collective after so many seconds is named on all others, and the run ends. One whose
-  // process dies is named at once.
+  // A worker that has not come to a collective after so many seconds is named on all others, and the run
+  // ends. One whose process dies is named at once.
   double timeout_seconds = 60;
   // For all workers to come, when the strategy is made.
   double join_timeout_seconds = 300;
-  // Gradients alone: losses, metrics and the statistics of layers are sent as they are. Not with `reproducible`, for what is
-  // rounded depends on the number of workers, and not between GPUs.
+  // Gradients alone: losses, metrics and the statistics of layers are sent as they are. Not with
+  // `reproducible`, for what is rounded depends on the number of workers, and not between GPUs.
   Compression compression = Compression::none;
 };
 
 // Makes a run outlive its workers. For MultiWorkerMirroredStrategy, on CPUs joined by Gloo.
 //
-// Any worker, the chief included, may die, hang or be stopped at any moment of fit, evaluate or predict. The others agree on
-// the last step that one of them has finished, those who lack its state get it from one who has it, and they go on: the
-// examples of a step that was lost are computed again, so that none is skipped and none counts twice. With `reproducible` the
-// weights are those of a run that nothing has disturbed, bit for bit. A worker that was started again (lockstep launch
-// --elastic) joins between two steps, with the state and the position of the others. What is the chief's moves to the worker
-// that has been in the run for longest. docs/many_machines.md says what that means for callbacks, data and loops by hand.
+// Any worker, the chief included, may die, hang or be stopped at any moment of fit, evaluate or predict. The
+// others agree on the last step that one of them has finished, those who lack its state get it from one who
+// has it, and they go on: the examples of a step that was lost are computed again, so that none is skipped
+// and none counts twice. With `reproducible` the weights are those of a run that nothing has disturbed, bit
+// for bit. A worker that was started again (lockstep launch --elastic) joins between two steps, with the
+// state and the position of the others. What is the chief's moves to the worker that has been in the run for
+// longest. docs/many_machines.md says what that means for callbacks, data and loops by hand.
 struct ElasticOptions {
   // The run goes on with so many workers. 0: it is not elastic, and ends where one is lost.
   int min_workers = 0;
@@ -139,8 +141,8 @@ struct DistributedElement {
   const Distributed& operator[](Located<int64_t> position) const;
 };
 
-// What Strategy::run() hands to its function: slices of what is distributed, other tensors as they are. Lives as long as the
-// call, and refers to what was given.
+// What Strategy::run() hands to its function: slices of what is distributed, other tensors as they are. Lives
+// as long as the call, and refers to what was given.
 class RunArgument {
  public:
   RunArgument() = default;  // without a value
@@ -169,8 +171,8 @@ class WorkerBatches;
 
 class DistributedDataset {
  public:
-  // `own_batches`: of several workers, the dataset's batches are this one's parts of global ones; else every worker has them
-  // all and takes its rows. `sharing`: who reads what, in words.
+  // `own_batches`: of several workers, the dataset's batches are this one's parts of global ones; else every
+  // worker has them all and takes its rows. `sharing`: who reads what, in words.
   DistributedDataset(const Strategy& strategy, data::Dataset dataset, bool own_batches = false,
                      std::string sharing = {});
 
@@ -216,8 +218,8 @@ class Strategy {
   std::string sums_description() const;
   bool operator==(const Strategy& other) const { return impl_ == other.impl_; }
 
-  // While it lives, variables made on this thread belong to the strategy, and current() is it. A scope of another
-  // strategy inside is an error.
+  // While it lives, variables made on this thread belong to the strategy, and current() is it. A scope of
+  // another strategy inside is an error.
   class Scope;
   [[nodiscard]] Scope scope(std::source_location where = std::source_location::current()) const;
   // The strategy of the innermost scope of this thread; the default strategy outside of all scopes.
@@ -226,9 +228,10 @@ class Strategy {
   static Strategy of(const std::shared_ptr<const VariableOwner>& owner);
   const std::shared_ptr<const VariableOwner>& owner() const;
 
-  // Calls f on every replica with its slices of the distributed arguments; other tensors are the same for all.
-  // Results that differ come back distributed. f is traced with every call (its C++ side effects happen once) and
-  // runs compiled; reading a value inside is an error. f takes const Tensor& and returns tensors (or nothing).
+  // Calls f on every replica with its slices of the distributed arguments; other tensors are the same for
+  // all. Results that differ come back distributed. f is traced with every call (its C++ side effects happen
+  // once) and runs compiled; reading a value inside is an error. f takes const Tensor& and returns tensors
+  // (or nothing).
   template <class F>
   auto run(F f, const RunArgument& first = {}, const RunArgument& second = {}, const RunArgument& third = {},
            const RunArgument& fourth = {}, const RunArgument& fifth = {}, const RunArgument& sixth = {},
@@ -240,8 +243,8 @@ class Strategy {
                                        std::span<const RunArgument> arguments,
                                        std::source_location where = std::source_location::current()) const;
 
-  // Over the replicas, of all workers, and, where `axis` is given, over that dimension of each; the mean weighs all elements
-  // alike. Every worker has to call it.
+  // Over the replicas, of all workers, and, where `axis` is given, over that dimension of each; the mean
+  // weighs all elements alike. Every worker has to call it.
   Tensor reduce(ReduceOp op, const Distributed& value, std::optional<int> axis = {},
                 std::source_location where = std::source_location::current()) const;
   // Joined along a dimension, of all workers. Every worker has to call it.
@@ -250,8 +253,8 @@ class Strategy {
   TensorList local_results(const Distributed& value) const { return value.local_results(); }
   TensorList experimental_local_results(const Distributed& value) const { return value.local_results(); }
 
-  // Batches of the dataset are global ones. Of several workers each gets its part of them, as the dataset's auto_shard policy
-  // says (lockstep/data/dataset.h).
+  // Batches of the dataset are global ones. Of several workers each gets its part of them, as the dataset's
+  // auto_shard policy says (lockstep/data/dataset.h).
   DistributedDataset distribute_dataset(const data::Dataset& dataset,
                                         std::source_location where = std::source_location::current()) const;
   DistributedDataset experimental_distribute_dataset(
@@ -262,7 +265,8 @@ class Strategy {
   DistributedDataset distribute_datasets_from_function(
       const std::function<data::Dataset(const InputContext&)>& make,
       std::source_location where = std::source_location::current()) const;
-  // Cut as the replicas get it; of several workers, each of which has the whole batch, as those of this one get it.
+  // Cut as the replicas get it; of several workers, each of which has the whole batch, as those of this one
+  // get it.
   Distributed distribute(const Tensor& batch,
                          std::source_location where = std::source_location::current()) const;
   DistributedElement distribute(const data::Element& batch,
@@ -282,8 +286,8 @@ class Strategy {
   template <class Layer>
   requires requires(const Layer& layer) { layer.base()->set_owner(nullptr); }
   void adopt(const Layer& layer) const { layer.base()->set_owner(owner()); }
-  // Throws Error(failed_precondition) naming the first variable that is not this strategy's, where it was made, and
-  // the fix. `user` is who wants to use them ("fit", "run").
+  // Throws Error(failed_precondition) naming the first variable that is not this strategy's, where it was
+  // made, and the fix. `user` is who wants to use them ("fit", "run").
   void require_own(const std::vector<Variable>& variables, const char* user,
                    std::source_location where) const;
 
@@ -293,18 +297,20 @@ class Strategy {
   const std::shared_ptr<comm::Workers>& workers() const;
   // Whether workers may be lost and come back (ElasticOptions).
   bool elastic() const;
-  // In a loop by hand of an elastic run, where a call has thrown errors::UnavailableError: forms anew with the workers that
-  // are left. A run() that throws has changed nothing. `steps`: how many steps this worker has finished. Returns how many
-  // the farthest of them has, whose values of the variables, and of the random generator, all have from then on. Every worker
-  // has to call it, with the same variables, all that steps use. What was distributed before is to be distributed anew. A
-  // worker that the run has gone on without waits in it until the others admit() it.
+  // In a loop by hand of an elastic run, where a call has thrown errors::UnavailableError: forms anew with
+  // the workers that are left. A run() that throws has changed nothing. `steps`: how many steps this worker
+  // has finished. Returns how many the farthest of them has, whose values of the variables, and of the random
+  // generator, all have from then on. Every worker has to call it, with the same variables, all that steps
+  // use. What was distributed before is to be distributed anew. A worker that the run has gone on without
+  // waits in it until the others admit() it.
   int64_t recover(int64_t steps, const std::vector<Variable>& variables,
                   std::source_location where = std::source_location::current()) const;
-  // In such a loop, between two steps: lets workers in that were started again and wait; and on one of those, waits until it is
-  // let in. All call it before the same steps, with the same variables; it asks all workers, so every some steps will do.
-  // Returns how many steps the farthest has made, whose values all have from then on: a worker that has joined goes
-  // on from there in its data. What was distributed before is to be distributed anew. Where workers are lost meanwhile it does
-  // what recover() does. Not elastic: returns `steps`. Throws Error(failed_precondition) where the run is past this loop.
+  // In such a loop, between two steps: lets workers in that were started again and wait; and on one of those,
+  // waits until it is let in. All call it before the same steps, with the same variables; it asks all
+  // workers, so every some steps will do. Returns how many steps the farthest has made, whose values all have
+  // from then on: a worker that has joined goes on from there in its data. What was distributed before is to
+  // be distributed anew. Where workers are lost meanwhile it does what recover() does. Not elastic: returns
+  // `steps`. Throws Error(failed_precondition) where the run is past this loop.
   int64_t admit(int64_t steps, const std::vector<Variable>& variables,
                 std::source_location where = std::source_location::current()) const;
   // Where the time of a loop over run() goes, by device, what is between two calls included.
@@ -365,14 +371,15 @@ class MirroredStrategy : public Strategy {
                             std::source_location where = std::source_location::current());
 };
 
-// MirroredStrategy over the processes of a run, which it finds in TF_CONFIG, or as mpirun, srun, torchrun or lockstep
-// launch describe them. A process that is alone says so and trains on all its own devices.
+// MirroredStrategy over the processes of a run, which it finds in TF_CONFIG, or as mpirun, srun, torchrun or
+// lockstep launch describe them. A process that is alone says so and trains on all its own devices.
 //
-// It is made when all workers have come; until then it says every few seconds for whom it waits. Every worker runs the same
-// program: what is made in the scope has the chief's values, every call that trains, evaluates or reduces is made by all, and
-// workers that disagree (on versions, devices, options, the program, the data) are told so before the first step. What is
-// distributed, and what comes of run(), is of this worker's replicas. A worker that dies, leaves, hangs or does something
-// else ends the run on all others with Error(io) that names it and what it is doing, unless the run is elastic.
+// It is made when all workers have come; until then it says every few seconds for whom it waits. Every worker
+// runs the same program: what is made in the scope has the chief's values, every call that trains, evaluates
+// or reduces is made by all, and workers that disagree (on versions, devices, options, the program, the data)
+// are told so before the first step. What is distributed, and what comes of run(), is of this worker's
+// replicas. A worker that dies, leaves, hangs or does something else ends the run on all others with
+// Error(io) that names it and what it is doing, unless the run is elastic.
 class MultiWorkerMirroredStrategy : public Strategy {
  public:
   explicit MultiWorkerMirroredStrategy(const StrategyOptions& options = {},
@@ -395,8 +402,8 @@ int num_replicas_in_sync();
 // Over all replicas; the mean weighs replicas by their examples.
 Tensor all_reduce(ReduceOp op, const Tensor& value,
                   std::source_location where = std::source_location::current());
-// The mean of one value per example (first dimension) over the global batch, as this replica's share of it: the sum of
-// the shares over the replicas is the mean. What a loss written by hand returns.
+// The mean of one value per example (first dimension) over the global batch, as this replica's share of it:
+// the sum of the shares over the replicas is the mean. What a loss written by hand returns.
 Tensor global_mean(const Tensor& per_example, std::source_location where = std::source_location::current());
 
 // The same as one object, as TensorFlow has it.

@@ -1,4 +1,5 @@
-// The doctor: what there is on this machine, what of it Lockstep uses, why not the rest, and what to do about it.
+// The doctor: what there is on this machine, what of it Lockstep uses, why not the rest, and what to do about
+// it.
 //
 //   const doctor::Report report = doctor::examine();
 //   std::cout << report.to_text();
@@ -68,13 +69,14 @@ struct Options {
   bool quick = false;
 };
 
-// Looks at CPU, memory, GPUs, driver, libraries, plugins and environment, and runs a matrix product and an addition
-// on every logical device, which initialises them. Works without a GPU, with a driver that hangs or crashes, and in
-// containers. Takes about a second per device.
+// Looks at CPU, memory, GPUs, driver, libraries, plugins and environment, and runs a matrix product and an
+// addition on every logical device, which initialises them. Works without a GPU, with a driver that hangs or
+// crashes, and in containers. Takes about a second per device.
 Report examine(const Options& options = {});
 
-// What a device can do at most; 0: not known. A CPU is measured, which takes a tenth of a second: multiply-adds in registers
-// and copies of memory, on the device's threads. Of a GPU it follows from its clocks.
+// What a device can do at most; 0: not known. A CPU is measured, which takes a tenth of a second:
+// multiply-adds in registers and copies of memory, on the device's threads. Of a GPU it follows from its
+// clocks.
 struct Ceilings {
   double flops_per_second = 0;       // in float32, by the units that this process computes it with
   double half_flops_per_second = 0;  // on numbers of 16 bits; 0: as many

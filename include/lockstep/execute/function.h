@@ -9,9 +9,10 @@
 // have; variables are read and written at every call. A new combination of argument dtypes and
 // shapes is traced anew; a function that keeps doing so says which argument changed.
 //
-// Ops run on the devices that they would run on outside: that of the tf::device() scopes around them or around
-// the call, else where their inputs live (arguments included). A function that uses several devices is one
-// program that runs its steps in order, with copies between them; replicas run on their own devices as a whole.
+// Ops run on the devices that they would run on outside: that of the tf::device() scopes around them or
+// around the call, else where their inputs live (arguments included). A function that uses several devices is
+// one program that runs its steps in order, with copies between them; replicas run on their own devices as a
+// whole.
 //
 // While a GradientTape of the caller records, the function runs op by op instead, so that the tape
 // can differentiate it. One call at a time.
@@ -58,8 +59,8 @@ enum class CrossDeviceOps : uint8_t {
 // Variables are mirrored on every device and updated on each with the same bits.
 struct ReplicaOptions {
   std::vector<Device*> devices = {};  // empty: the function is not replicated
-  // The processes of a run, where there are several: each has as many devices, and is called with its rows of the batch.
-  // Null: this process has all replicas.
+  // The processes of a run, where there are several: each has as many devices, and is called with its rows of
+  // the batch. Null: this process has all replicas.
   std::shared_ptr<comm::Workers> workers = {};
   // The same bits on any number of devices: the batch is always cut into `virtual_replicas` slices
   // that run on one thread each, and all sums over them are made in one fixed order.
@@ -70,8 +71,9 @@ struct ReplicaOptions {
   // Variables live on the first device alone: it makes the updates, the others fetch them with every call.
   bool central_updates = false;
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
-  // Sums (gradients above all) are made in buckets of about so many bytes, each as soon as the backward pass has
-  // filled it. 0: one bucket; -1: up to 16 MiB on GPUs, on CPUs what steps find best. No bit depends on it.
+  // Sums (gradients above all) are made in buckets of about so many bytes, each as soon as the backward pass
+  // has filled it. 0: one bucket; -1: up to 16 MiB on GPUs, on CPUs what steps find best. No bit depends on
+  // it.
   int64_t bucket_bytes = -1;
   // Gradients travel between workers as bfloat16, and are added in float32.
   bool bf16_gradients = false;
@@ -109,15 +111,16 @@ class FunctionCore {
 
   // `outputs` must have as many elements as the body returns. After the first calls with a
   // signature nothing is allocated, as long as the caller lets go of earlier outputs.
-  // `worker_rows`: of a function that runs on several workers, how many examples each of them is called with, where that is
-  // known; otherwise they ask each other.
+  // `worker_rows`: of a function that runs on several workers, how many examples each of them is called with,
+  // where that is known; otherwise they ask each other.
   void call(std::span<const Tensor> inputs, std::span<Tensor> outputs, std::source_location where,
             std::span<const int64_t> worker_rows = {});
   TensorList call(std::span<const Tensor> inputs, std::source_location where,
                   std::span<const int64_t> worker_rows = {});
 
-  // A call for each of `runs` batches: run i gets the `rows` rows of every array that order[first + i * rows], ... name,
-  // or that lie there (an undefined order). The arrays, one for each argument, and the order (int64) are on one GPU.
+  // A call for each of `runs` batches: run i gets the `rows` rows of every array that order[first + i *
+  // rows], ... name, or that lie there (an undefined order). The arrays, one for each argument, and the order
+  // (int64) are on one GPU.
   struct RowRuns {
     std::span<const Tensor> arrays;
     Tensor order;
@@ -125,7 +128,8 @@ class FunctionCore {
     int64_t rows = 0;
     int64_t runs = 0;
   };
-  // All runs as one launch, with the results of the last. False: nothing was done, for the program or its device cannot.
+  // All runs as one launch, with the results of the last. False: nothing was done, for the program or its
+  // device cannot.
   bool call(const RowRuns& runs, std::span<Tensor> outputs, std::source_location where);
 
   int traces() const;

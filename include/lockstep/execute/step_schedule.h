@@ -1,5 +1,6 @@
-// What a replicated step is made of, in the order in which a device runs it: launches with their costs, and the sums over
-// replicas with the launch after which each may begin. The material of a forecast (lockstep/plan/forecast.h).
+// What a replicated step is made of, in the order in which a device runs it: launches with their costs, and
+// the sums over replicas with the launch after which each may begin. The material of a forecast
+// (lockstep/plan/forecast.h).
 //
 //   ScheduleRecorder recorder;
 //   model.fit(x, y, {.epochs = 1, .steps_per_epoch = 1});
@@ -42,8 +43,9 @@ struct StepSchedule {
   int64_t batch_bytes = 0;
 };
 
-// While it lives, every replicated step that is compiled in this process leaves its schedule here. One at a time. A step that
-// has one replica is compiled as one of many meanwhile, with its sums, which it does without otherwise.
+// While it lives, every replicated step that is compiled in this process leaves its schedule here. One at a
+// time. A step that has one replica is compiled as one of many meanwhile, with its sums, which it does
+// without otherwise.
 class ScheduleRecorder {
  public:
   ScheduleRecorder();

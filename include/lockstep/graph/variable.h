@@ -38,9 +38,9 @@ struct VariableOptions {
   std::string name = "Variable";
   bool trainable = true;  // watched by every GradientTape
   bool autocast = false;  // a VariableReadScope converts what is read
-  // Every replica of a strategy keeps a part of its own, which it alone reads and writes, and the value is the sum
-  // of the parts: accumulated gradients, say, that need not be the same everywhere until they are used. Reading
-  // the variable outside of replicas adds the parts up, and the replicas go on from there.
+  // Every replica of a strategy keeps a part of its own, which it alone reads and writes, and the value is
+  // the sum of the parts: accumulated gradients, say, that need not be the same everywhere until they are
+  // used. Reading the variable outside of replicas adds the parts up, and the replicas go on from there.
   bool per_replica = false;
   // What optimizers put in place of the value after an update.
   std::function<Tensor(const Tensor&)> constraint = {};
@@ -50,7 +50,8 @@ class Variable {
  public:
   Variable() = default;
   // Variable(1.0F), Variable({1, 2, 3}), Variable(zeros({2, 3}), {.name = "w"})
-  // It begins with a copy of a tensor that others hold, too; one that is handed over alone becomes its memory.
+  // It begins with a copy of a tensor that others hold, too; one that is handed over alone becomes its
+  // memory.
   explicit Variable(TensorLike initial, VariableOptions options = {},
                     std::source_location where = std::source_location::current());
 

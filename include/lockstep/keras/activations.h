@@ -30,8 +30,8 @@ class Activation {
   const std::string& name() const { return name_; }
   Tensor operator()(const Tensor& x) const;
 
-  // Keras' name of it, or the configuration of a layer without weights. A function that has no name cannot be written: throws
-  // Error(unsupported).
+  // Keras' name of it, or the configuration of a layer without weights. A function that has no name cannot be
+  // written: throws Error(unsupported).
   Json serialize(std::source_location where = std::source_location::current()) const;
   static Activation deserialize(const Json& json,
                                 std::source_location where = std::source_location::current());

@@ -5,9 +5,9 @@
 //   Model as_keras = applications::resnet50({.input_shape = {224, 224, 3}, .classes = 1000});
 //
 // Classifiers end in logits unless classifier_activation says otherwise ("softmax"): train them with
-// from_logits. Images are channels last. The defaults are small enough for a CPU, but for Keras' networks of images. All throw
-// Error(invalid_argument) for arguments out of range. Several threads may make models at once; each model
-// then belongs to one (model.h).
+// from_logits. Images are channels last. The defaults are small enough for a CPU, but for Keras' networks of
+// images. All throw Error(invalid_argument) for arguments out of range. Several threads may make models at
+// once; each model then belongs to one (model.h).
 #pragma once
 
 #include <cstdint>
@@ -45,16 +45,17 @@ Model lenet(const LenetOptions& options = {}, std::source_location where = std::
 struct ResnetOptions {
   Shape input_shape = {32, 32, 3};
   int64_t classes = 10;
-  int64_t width =
-      64;  // filters of the first stage; each of the three that follow has twice as many as the one before
-  // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x 3 that keeps
-  // their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which the log says.
+  // Filters of the first stage; each of the three that follow has twice as many as the one before.
+  int64_t width = 64;
+  // "imagenet": a convolution of 7 x 7 and a pooling that make images four times smaller; "small": one of 3 x
+  // 3 that keeps their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which
+  // the log says.
   std::string stem = "auto";
   // For resnet50 alone: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the
   // 3 x 3 convolutions, as most others have.
   std::string version = "v1";
-  bool include_top =
-      true;  // the classifier; without it come the last feature maps, or what `pooling` makes of them
+  // The classifier; without it come the last feature maps, or what `pooling` makes of them.
+  bool include_top = true;
   std::string pooling = {};  // without the classifier: "avg", "max", or empty
   Activation classifier_activation = {};
   std::string name = {};  // empty: the function's
@@ -62,16 +63,18 @@ struct ResnetOptions {
 // Residual blocks of two 3 x 3 convolutions, without biases.
 Model resnet18(const ResnetOptions& options = {},
                std::source_location where = std::source_location::current());
-// Residual blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions: Keras' ResNet50 with its layer names, biases and epsilon.
+// Residual blocks of 1 x 1, 3 x 3 and 1 x 1 convolutions: Keras' ResNet50 with its layer names, biases and
+// epsilon.
 Model resnet50(const ResnetOptions& options = {},
                std::source_location where = std::source_location::current());
 
-// Keras' networks of images in their published sizes, with Keras' names of layers: Keras' files of weights fit them.
+// Keras' networks of images in their published sizes, with Keras' names of layers: Keras' files of weights
+// fit them.
 struct ImageOptions {
-  Shape input_shape =
-      {};  // empty: the one that it was published with, (224, 224, 3) or (299, 299, 3); -1: any size
-  bool include_top =
-      true;  // the classifier; without it come the last feature maps, or what `pooling` makes of them
+  // Empty: the one that it was published with, (224, 224, 3) or (299, 299, 3); -1: any size.
+  Shape input_shape = {};
+  // The classifier; without it come the last feature maps, or what `pooling` makes of them.
+  bool include_top = true;
   std::string pooling = {};  // without the classifier: "avg", "max", or empty
   int64_t classes = 1000;
   Activation classifier_activation = {};
@@ -105,14 +108,16 @@ struct VitOptions {
   int64_t heads = 4;
   int64_t mlp_dim = 128;
   double dropout = 0;
-  // What the classifier sees: "mean" of the patches, or a "token" of its own in front of them, as most published ones have.
+  // What the classifier sees: "mean" of the patches, or a "token" of its own in front of them, as most
+  // published ones have.
   std::string pooling = "mean";
   double epsilon = 1e-6;  // of the normalisations
   Activation classifier_activation = {};
   std::string name = "vit_tiny";
 };
-// A vision transformer: patches by a strided convolution, learned position embeddings, blocks that normalise first. ViT-Ti/16 is {.input_shape = {224, 224, 3}, .classes = 1000, .patch_size = 16, .dim = 192,
-// .depth = 12, .heads = 3, .mlp_dim = 768}.
+// A vision transformer: patches by a strided convolution, learned position embeddings, blocks that normalise
+// first. ViT-Ti/16 is {.input_shape = {224, 224, 3}, .classes = 1000, .patch_size = 16, .dim = 192, .depth =
+// 12, .heads = 3, .mlp_dim = 768}.
 Model vit_tiny(const VitOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct GptOptions {
@@ -127,7 +132,8 @@ struct GptOptions {
   bool approximate_gelu = false;  // by tanh
   std::string name = "gpt_tiny";
 };
-// A causal transformer: int32 tokens (batch, up to `context`) to logits (batch, tokens, vocabulary) of what comes next.
+// A causal transformer: int32 tokens (batch, up to `context`) to logits (batch, tokens, vocabulary) of what
+// comes next.
 Model gpt_tiny(const GptOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct Gpt2Options {
@@ -142,25 +148,26 @@ struct Gpt2Options {
   bool approximate_gelu = false;  // by tanh
   std::string name = "gpt2";
 };
-// GPT-2 of 124 million parameters: the same network, of which the logits are products with the token embeddings. The published
-// weights were trained with {.epsilon = 1e-5, .approximate_gelu = true}.
+// GPT-2 of 124 million parameters: the same network, of which the logits are products with the token
+// embeddings. The published weights were trained with {.epsilon = 1e-5, .approximate_gelu = true}.
 Model gpt2(const Gpt2Options& options = {}, std::source_location where = std::source_location::current());
 
-// --- published weights ---------------------------------------------------------------------------------------------
+// --- published weights -------------------------------------------------------------------------------------
 
-// The model of a folder as Hugging Face's hub has it, config.json and model.safetensors, weights and all. Of the types "gpt2",
-// "vit" (gives the logits of its classifier) and "resnet" (18 and 50, of the kinds that resnet18 and resnet50 have).
-// Images are channels last here, and (0, 1) or normalised as the publisher says. Throws Error(unsupported) for another type,
-// or settings that have no counterpart, and Error(invalid_argument) where the file does not fit.
+// The model of a folder as Hugging Face's hub has it, config.json and model.safetensors, weights and all. Of
+// the types "gpt2", "vit" (gives the logits of its classifier) and "resnet" (18 and 50, of the kinds that
+// resnet18 and resnet50 have). Images are channels last here, and (0, 1) or normalised as the publisher says.
+// Throws Error(unsupported) for another type, or settings that have no counterpart, and
+// Error(invalid_argument) where the file does not fit.
 //
 // Model::load_weights() reads such a model.safetensors into a model of this zoo, too.
 Model from_hugging_face(const std::string& folder,
                         std::source_location where = std::source_location::current());
 
-// --- by name, for files --------------------------------------------------------------------------------------------
+// --- by name, for files ------------------------------------------------------------------------------------
 
-// mlp, lenet, resnet18, resnet50, vgg16, vgg19, densenet121, mobilenet_v2, efficientnet_b0, inception_v3, xception, vit_tiny,
-// gpt_tiny, gpt2.
+// mlp, lenet, resnet18, resnet50, vgg16, vgg19, densenet121, mobilenet_v2, efficientnet_b0, inception_v3,
+// xception, vit_tiny, gpt_tiny, gpt2.
 std::vector<std::string> names();
 // Every option with its default, by the names of the structs above.
 Json default_options(const std::string& name, std::source_location where = std::source_location::current());

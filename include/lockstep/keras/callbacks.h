@@ -106,21 +106,21 @@ class CallbackBase {
   // True: the logs of every batch are wanted, means over the epoch so far, so they are read from the device
   // after each. The logs of on_*_batch_end are empty otherwise, and steps follow each other without waiting.
   virtual bool wants_batch_logs() const { return false; }
-  // False: steps may be made together where that is faster, and it is told of the last of them, as it is where
-  // steps_per_execution says so.
+  // False: steps may be made together where that is faster, and it is told of the last of them, as it is
+  // where steps_per_execution says so.
   virtual bool needs_every_batch() const { return true; }
 
-  // True: of several workers only the chief's hears of the run, as of callbacks that write files. What such a callback does
-  // must not change the run: the others would not know.
+  // True: of several workers only the chief's hears of the run, as of callbacks that write files. What such a
+  // callback does must not change the run: the others would not know.
   virtual bool chief_only() const { return false; }
 
-  // What it must know again for a run that goes on from a backup to be the run that was broken off: called to write it
-  // down, and once all callbacks have been told that training begins to put it back.
+  // What it must know again for a run that goes on from a backup to be the run that was broken off: called to
+  // write it down, and once all callbacks have been told that training begins to put it back.
   virtual void visit_state(CallbackState&) {}
   // By which a backup knows it; callbacks of one name are told apart by their order.
   virtual std::string state_name() const { return "callback"; }
-  // When all callbacks have been told that training begins, or that a batch of it or an epoch has ended: the moment to
-  // save what they and the model have become.
+  // When all callbacks have been told that training begins, or that a batch of it or an epoch has ended: the
+  // moment to save what they and the model have become.
   virtual void on_settled() {}
 
   // Set before the run begins; alive as long as it lasts.
@@ -152,8 +152,8 @@ Callback make_callback(Args&&... args) {
 
 namespace callbacks {
 
-// fit, evaluate and predict add it themselves where verbose is not 0: a progress bar with the time that is left
-// on a terminal, plain lines elsewhere.
+// fit, evaluate and predict add it themselves where verbose is not 0: a progress bar with the time that is
+// left on a terminal, plain lines elsewhere.
 Callback ProgbarLogger();
 
 // What the callbacks that watch a value have in common:
@@ -167,16 +167,17 @@ struct ModelCheckpointOptions {
   std::string monitor = "val_loss";  // for save_best_only
   int verbose = 0;
   bool save_best_only = false;  // only where the value is better than at all saves before
-  bool save_weights_only =
-      false;  // false: the model's JSON is written beside the weights; a .keras file holds both
+  // False: the model's JSON is written beside the weights; a .keras file holds both.
+  bool save_weights_only = false;
   std::string mode = "auto";
   int64_t save_freq = 0;  // every so many batches; 0: every epoch
   // save_best_only: what the value of the first save has to be better than.
   std::optional<double> initial_value_threshold = {};
 };
-// Saves weights to `path`, as save_weights() does, or whole models where it ends in .keras. In the path {epoch} (from 1),
-// {batch} and the names of the logs stand for their values: "weights-{epoch:02d}-{val_loss:.2f}.safetensors". A file is
-// complete or not there; one of the same name is replaced.
+// Saves weights to `path`, as save_weights() does, or whole models where it ends in .keras. In the path
+// {epoch} (from 1), {batch} and the names of the logs stand for their values:
+// "weights-{epoch:02d}-{val_loss:.2f}.safetensors". A file is complete or not there; one of the same name is
+// replaced.
 Callback ModelCheckpoint(const std::string& path, const ModelCheckpointOptions& options = {},
                          std::source_location where = std::source_location::current());
 
@@ -227,8 +228,8 @@ Callback CSVLogger(const std::string& path, const CSVLoggerOptions& options = {}
                    std::source_location where = std::source_location::current());
 
 struct TerminateOnNaNOptions {
-  bool raise_error =
-      false;  // true: fit ends with Error(failed_precondition), and callbacks do not hear that training ended
+  // True: fit ends with Error(failed_precondition), and callbacks do not hear that training ended.
+  bool raise_error = false;
 };
 // Stops after a batch with which the mean loss of the epoch is not a finite number. Reads the loss after
 // every batch, so steps wait for the device.
@@ -238,10 +239,11 @@ struct BackupAndRestoreOptions {
   int64_t save_freq = 0;          // every so many batches; 0: every epoch
   bool delete_checkpoint = true;  // when training has ended
 };
-// Weights, optimizer, random generator, the position in the data and the state of all callbacks, kept in `folder` so that
-// the same fit, called again after a crash, goes on from the last epoch (or batch) instead of the first and ends with the
-// same bits. A backup of another model, other data, another batch size or other callbacks, or a damaged one, is refused with
-// Error(invalid_argument); so is a folder that another process is writing to. After Ctrl-C the backup stays.
+// Weights, optimizer, random generator, the position in the data and the state of all callbacks, kept in
+// `folder` so that the same fit, called again after a crash, goes on from the last epoch (or batch) instead
+// of the first and ends with the same bits. A backup of another model, other data, another batch size or
+// other callbacks, or a damaged one, is refused with Error(invalid_argument); so is a folder that another
+// process is writing to. After Ctrl-C the backup stays.
 Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptions& options = {},
                           std::source_location where = std::source_location::current());
 

@@ -3,7 +3,8 @@
 
 namespace lockstep::keras::utils {
 
-// Names begin anew: the next Dense without a name is called "dense". Models that exist keep theirs. Any thread may call it.
+// Names begin anew: the next Dense without a name is called "dense". Models that exist keep theirs. Any
+// thread may call it.
 void clear_session();
 
 }  // namespace lockstep::keras::utils

@@ -1,4 +1,5 @@
-// What fit, evaluate and predict go through: arrays whose first dimension runs over the examples, or a Dataset.
+// What fit, evaluate and predict go through: arrays whose first dimension runs over the examples, or a
+// Dataset.
 //
 // Data is a handle to what never changes: copies are cheap, and may be used from several threads.
 #pragma once
@@ -48,8 +49,8 @@ class Data {
   // Inputs and outputs by the names of the model's.
   Data(const Named& x, const Named& y, const Named& sample_weight = {},
        std::source_location where = std::source_location::current());
-  // Batches: x, (x, y) or (x, y, sample_weight), each a tensor, a tuple, or a dictionary by the names of the model's
-  // inputs and outputs. batch_size and shuffle of fit are for arrays: the dataset has its own.
+  // Batches: x, (x, y) or (x, y, sample_weight), each a tensor, a tuple, or a dictionary by the names of the
+  // model's inputs and outputs. batch_size and shuffle of fit are for arrays: the dataset has its own.
   Data(const data::Dataset& dataset, std::source_location where = std::source_location::current());
   // Anything that gives batches.
   Data(std::shared_ptr<const Source> source) : source_(std::move(source)) {}

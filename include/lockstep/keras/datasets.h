@@ -38,15 +38,16 @@ TrainTest digits(const DigitsOptions& options = {},
 struct LoadOptions {
   // Where to look for the files first, as published or unpacked.
   std::string folder = {};
-  // Whether what is found neither there nor in the cache folder is downloaded, checked and kept in the latter.
+  // Whether what is found neither there nor in the cache folder is downloaded, checked and kept in the
+  // latter.
   bool download = true;
   // URLs of folders that are tried before the publishers' own.
   std::vector<std::string> mirrors = {};
 };
 
 // The published data sets, from options.folder, the cache folder ($LOCKSTEP_DATA_DIR, else lockstep in
-// $XDG_CACHE_HOME, else ~/.cache/lockstep) or their publishers. Where there is none of that, the Error says which
-// files to put where.
+// $XDG_CACHE_HOME, else ~/.cache/lockstep) or their publishers. Where there is none of that, the Error says
+// which files to put where.
 //
 // 60,000 and 10,000 grey images: x is uint8 (n, 28, 28), y uint8 (n,).
 //
@@ -75,16 +76,16 @@ TrainTest load_data(const std::string& label_mode = "fine", const LoadOptions& o
 Tensor read_idx(const std::string& path, std::source_location where = std::source_location::current());
 
 struct CsvOptions {
-  // The column of the labels: its name in the header, or its number, from 0 or, negative, from the end. Empty: y
-  // is none, and all columns are x.
+  // The column of the labels: its name in the header, or its number, from 0 or, negative, from the end.
+  // Empty: y is none, and all columns are x.
   std::string label_column = {};
   bool header = true;
   char separator = ',';
 };
 
 // A table of numbers (RFC 4180: fields may be quoted, and then hold separators and line breaks). x is float32
-// (rows, columns), y float32 (rows,). Throws Error(io) with file, line and column where a field is no number or a
-// row has another number of fields than the first.
+// (rows, columns), y float32 (rows,). Throws Error(io) with file, line and column where a field is no number
+// or a row has another number of fields than the first.
 Examples read_csv(const std::string& path, const CsvOptions& options = {},
                   std::source_location where = std::source_location::current());
 

@@ -43,8 +43,8 @@ struct ImageExamples : datasets::Examples {  // x: float32 (n, height, width, ch
   std::vector<std::string> file_paths;
 };
 
-// The JPEG and PNG images (.jpg, .jpeg, .png) of a folder. Throws Error(io) that names the file where one cannot be
-// read, Error(not_found) where there is none.
+// The JPEG and PNG images (.jpg, .jpeg, .png) of a folder. Throws Error(io) that names the file where one
+// cannot be read, Error(not_found) where there is none.
 ImageExamples image_dataset_from_directory(const std::string& directory, const ImageOptions& options = {},
                                            std::source_location where = std::source_location::current());
 

@@ -5,12 +5,13 @@
 //                       {"thal", FeatureSpace::string_categorical()},
 //                       {"sex", "integer_categorical"}},
 //                      {.crosses = {FeatureSpace::cross({"sex", "thal"}, 16)}});
-//   space.adapt(columns);                                              // utils::Columns, or a Dataset of rows by name
+//   space.adapt(columns);                                              // utils::Columns, or a Dataset of rows
 //   Tensor x = space(columns);                                         // float32 (rows, width)
 //   dataset.map([=](const data::Element& row) { return space(row); })  // float32 (width)
 //
-// Strings are host data (docs/decisions/0043): the space encodes before the model, and the model begins with what it gives,
-// get_encoded_features(). A space of numbers alone may also be part of a model: space(space.get_inputs()).
+// Strings are host data (docs/decisions/0043): the space encodes before the model, and the model begins with
+// what it gives, get_encoded_features(). A space of numbers alone may also be part of a model:
+// space(space.get_inputs()).
 //
 // Kinds of features, by their names or by the functions of these names, which take their settings:
 //   float, float_rescaled, float_normalized    one number
@@ -42,7 +43,8 @@ namespace lockstep::keras::utils {
 // Numbers of shape (rows) or (rows, 1), or strings, by the name of their feature.
 using Columns = std::map<std::string, layers::Column>;
 
-// What becomes of a column: the preprocessor gives a number for each row, the mode says in which form it is wanted.
+// What becomes of a column: the preprocessor gives a number for each row, the mode says in which form it is
+// wanted.
 struct Feature {
   // Layers take numbers. A StringLookup takes strings, a Hashing what the dtype says.
   using Preprocessor = std::variant<Layer, layers::StringLookup, layers::Hashing>;
@@ -119,7 +121,8 @@ class FeatureSpace {
 
   // Vocabularies, means and boundaries. Columns that nothing is learned from may be left out.
   void adapt(const Columns& columns, Where where = Where::current()) const;
-  // Rows by name: strings are byte strings, numbers scalars or batches of them. Read to its end, held in memory.
+  // Rows by name: strings are byte strings, numbers scalars or batches of them. Read to its end, held in
+  // memory.
   void adapt(const data::Dataset& rows, Where where = Where::current()) const;
 
   // All features side by side, sorted by name, then the crosses, sorted by name: float32 (rows, width). Error
@@ -130,12 +133,13 @@ class FeatureSpace {
   std::map<std::string, Tensor> encoded(const Columns& columns, Where where = Where::current()) const;
   std::map<std::string, Tensor> encoded(const data::Element& row, Where where = Where::current()) const;
 
-  // Inputs of a model that takes what the space gives; in the mode "dict" one for each name. The same at every call.
+  // Inputs of a model that takes what the space gives; in the mode "dict" one for each name. The same at
+  // every call.
   KerasTensor get_encoded_features(Where where = Where::current()) const;
   std::map<std::string, KerasTensor> get_encoded_inputs(Where where = Where::current()) const;
 
-  // Inputs of a model that the space is part of, and what it makes of them. Error(unsupported) where a feature takes strings,
-  // or is hashed or crossed.
+  // Inputs of a model that the space is part of, and what it makes of them. Error(unsupported) where a
+  // feature takes strings, or is hashed or crossed.
   std::map<std::string, KerasTensor> get_inputs(Where where = Where::current()) const;
   KerasTensor operator()(const std::map<std::string, KerasTensor>& inputs,
                          Where where = Where::current()) const;

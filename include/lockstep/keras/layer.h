@@ -1,14 +1,15 @@
 // Layers: functions with weights.
 //
 //   Layer hidden = layers::Dense(64, {.activation = "relu"});
-//   Tensor y = hidden(x);                 // runs it (or joins the trace), building the weights the first time
+//   Tensor y = hidden(x);                 // runs it (or joins the trace); the first time builds its weights
 //   KerasTensor s = hidden(Input({16}));  // or draws it into a model of the functional API
 //
-// A layer that is made inside a tf::device() scope lives there: its weights are made and its calls run on that
-// device, wherever it is called.
+// A layer that is made inside a tf::device() scope lives there: its weights are made and its calls run on
+// that device, wherever it is called.
 //
 // A Layer is a handle: copies name the same layer. To write a layer, derive from LayerBase and make a
-// handle with make_layer<MyLayer>(arguments...). Errors of a layer that a model runs name the line that made it.
+// handle with make_layer<MyLayer>(arguments...). Errors of a layer that a model runs name the line that made
+// it.
 //
 // A layer belongs to one thread at a time: a call may build it, and keeps the losses that it adds. Layers
 // that share nothing may be called by several threads at once.
@@ -101,7 +102,8 @@ struct InputOptions {
 KerasTensor Input(const Shape& shape, const InputOptions& options = {},
                   std::source_location where = std::source_location::current());
 
-// One side of an operator while a model is put together: a value of the model or a number, and the line of the call.
+// One side of an operator while a model is put together: a value of the model or a number, and the line of
+// the call.
 class KerasOperand {
  public:
   // NOLINTBEGIN(google-explicit-constructor): conversion at the call is the purpose
@@ -129,8 +131,8 @@ KerasTensor operator/(const KerasOperand& a, const KerasOperand& b);
 
 // --- calling -----------------------------------------------------------------------------------------------
 
-// The form of a call that inputs and options do not say: arguments in structures, and values that are no tensors. Operations have
-// one, and layers that a front defines.
+// The form of a call that inputs and options do not say: arguments in structures, and values that are no
+// tensors. Operations have one, and layers that a front defines.
 class CallForm {
  public:
   virtual ~CallForm() = default;
@@ -234,8 +236,8 @@ class Layer {
   // The layers directly inside it.
   std::vector<Layer> layers(std::source_location where = std::source_location::current()) const;
 
-  // What a checkpoint holds of it: weights and random state, named by where they stand among the layers. Names that
-  // were not chosen but numbered ("dense_7") do not matter: the second Dense inside is "dense_1".
+  // What a checkpoint holds of it: weights and random state, named by where they stand among the layers.
+  // Names that were not chosen but numbered ("dense_7") do not matter: the second Dense inside is "dense_1".
   std::shared_ptr<train::TrackedObject> tracked(
       std::source_location where = std::source_location::current()) const;
 
@@ -313,8 +315,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Whether Keras' call() takes a list even where it has one element: layers that merge.
   virtual bool takes_list() const { return false; }
 
-  // The form of a call that a file holds, of which "args" and "kwargs" have {"input": i} in place of its i-th input. Null: inputs
-  // and options say all, as they do of the library's layers.
+  // The form of a call that a file holds, of which "args" and "kwargs" have {"input": i} in place of its i-th
+  // input. Null: inputs and options say all, as they do of the library's layers.
   virtual std::shared_ptr<const CallForm> read_call(const Json& args, const Json& kwargs) const;
 
   // What deserialisation needs to make it again; start from LayerBase::get_config().
@@ -322,17 +324,18 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
   // Keras' name of the module the class is found in.
   virtual std::string module() const { return "keras.layers"; }
 
-  // Where Keras' files keep the layers inside, in the order of layers(): "cell", "forward_layer". Empty for one that they do
-  // not keep; "." for one whose weights are this layer's own: what is inside of it is kept as if it were inside of this one.
-  // Default: "layers/" and the class in snake case, numbered.
+  // Where Keras' files keep the layers inside, in the order of layers(): "cell", "forward_layer". Empty for
+  // one that they do not keep; "." for one whose weights are this layer's own: what is inside of it is kept
+  // as if it were inside of this one. Default: "layers/" and the class in snake case, numbered.
   virtual std::vector<std::string> stored_names() const;
 
-  // "build_config" of Keras' files: what the weights are made of before anything is called. Default: the shapes of its inputs.
+  // "build_config" of Keras' files: what the weights are made of before anything is called. Default: the
+  // shapes of its inputs.
   virtual Json build_config() const;
   virtual void build_from_config(const Json& config);
 
-  // What files keep of a layer that keeps something else than its own weights, numbered: tensors by name among the weights, and
-  // files of its own, as bytes by name, in a model's archive.
+  // What files keep of a layer that keeps something else than its own weights, numbered: tensors by name
+  // among the weights, and files of its own, as bytes by name, in a model's archive.
   template <class Value>
   using Named = std::vector<std::pair<std::string, Value>>;
   virtual bool keeps_values() const { return false; }
@@ -383,7 +386,8 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
 
   // What the RematScope to which it belongs asks of it; null: it belongs to none.
   const RematMode* remat_mode() const { return remat_.get(); }
-  // Whether it recomputes parts of itself where a scope asks for "full", so that it is not recomputed as a whole.
+  // Whether it recomputes parts of itself where a scope asks for "full", so that it is not recomputed as a
+  // whole.
   virtual bool recomputes_parts() const { return false; }
   // A scalar that is added to the loss of the step in which this call takes place.
   void add_loss(const Tensor& loss);
@@ -391,8 +395,9 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
  protected:
   // A weight of this layer, named "path/name".
   Variable add_weight(const std::string& name, const Shape& shape, const WeightOptions& options = {});
-  // Makes `layer` part of this one: its weights and losses are found through it. A layer that is called inside of call() and
-  // was not tracked becomes part of this one then; track() says it before, and in which order.
+  // Makes `layer` part of this one: its weights and losses are found through it. A layer that is called
+  // inside of call() and was not tracked becomes part of this one then; track() says it before, and in which
+  // order.
   Layer track(Layer layer, std::source_location where = std::source_location::current());
   // Lists a weight of a layer inside among this layer's own, which come first.
   void track(const Variable& weight);
@@ -437,12 +442,12 @@ class LayerBase : public std::enable_shared_from_this<LayerBase> {
 // Makes layers of your own readable from files: `make` gets what get_config() wrote.
 void register_layer(const std::string& class_name, std::function<Layer(const Json& config)> make);
 
-// Makes layers of Keras' own that this library has not, or not in every form, readable from files. An undefined layer leaves the
-// configuration to the library.
+// Makes layers of Keras' own that this library has not, or not in every form, readable from files. An
+// undefined layer leaves the configuration to the library.
 void register_keras_layer(const std::string& class_name, std::function<Layer(const Json& config)> make);
 
-// Makes operations of keras.ops between layers, of their entries in a model's file, in the place of those of this library: for a
-// front that has functions for all of them.
+// Makes operations of keras.ops between layers, of their entries in a model's file, in the place of those of
+// this library: for a front that has functions for all of them.
 void register_operations(std::function<Layer(const Json& entry)> make);
 
 }  // namespace lockstep::keras

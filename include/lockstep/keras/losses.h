@@ -231,8 +231,8 @@ struct CircleOptions {
 // pairs do not count. Inside a replica the pairs are those of its own examples.
 Loss Circle(const CircleOptions& options = {}, std::source_location where = std::source_location::current());
 
-// Connectionist temporal classification: labels are class numbers (examples, length), padded with 0, which is the
-// blank and no class; predictions are logits (examples, time, classes).
+// Connectionist temporal classification: labels are class numbers (examples, length), padded with 0, which is
+// the blank and no class; predictions are logits (examples, time, classes).
 Loss CTC(const LossOptions& options = {});
 
 struct FunctionLossOptions {
@@ -262,9 +262,9 @@ struct CTCOptions {
   Tensor logit_length = {};  // (examples), whole numbers; undefined: all of time
   int64_t mask_index = 0;    // the blank
 };
-// -log of the probability that the logits (examples, time, classes), taken as a softmax at every step, spell the labels
-// (examples, length) once repetitions are merged and blanks left out. A label that the time does not suffice for has a
-// loss of about 1e5. Differentiable in the logits.
+// -log of the probability that the logits (examples, time, classes), taken as a softmax at every step, spell
+// the labels (examples, length) once repetitions are merged and blanks left out. A label that the time does
+// not suffice for has a loss of about 1e5. Differentiable in the logits.
 Tensor ctc(const TensorArg& labels, const TensorArg& logits, const CTCOptions& options = {});
 
 // Makes one of your own readable from files: `make` gets what Rule::config() wrote.

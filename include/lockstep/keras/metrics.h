@@ -74,7 +74,8 @@ class MetricBase {
   // labels for a metric of one value) may be looked at. The place for add_variable().
   virtual void build(const Tensor& y_true, const Tensor& y_pred);
 
-  // The variables of Keras' metric of this class, by name, where the state is kept in another form. Default: none.
+  // The variables of Keras' metric of this class, by name, where the state is kept in another form. Default:
+  // none.
   virtual std::vector<std::pair<std::string, Tensor>> keras_state() const { return {}; }
 
   const std::string& name() const { return name_; }
@@ -260,8 +261,8 @@ Metric RecallAtPrecision(double precision, const AtOptions& options = {},
 
 // --- of classes --------------------------------------------------------------------------------------------
 
-// Entry (i, j): the weight of examples of class i that were taken for class j. Labels are class numbers or of the
-// predictions' shape; predictions are class numbers, or scores of each class in the last dimension.
+// Entry (i, j): the weight of examples of class i that were taken for class j. Labels are class numbers or of
+// the predictions' shape; predictions are class numbers, or scores of each class in the last dimension.
 Metric ConfusionMatrix(int64_t num_classes, const MetricOptions& options = {},
                        std::source_location where = std::source_location::current());
 

@@ -6,8 +6,8 @@
 //   History history = model.fit({x, y}, {.batch_size = 32, .epochs = 5});
 //
 // A Model is a handle: copies name the same model. Model(inputs, outputs) is the functional API; to write one
-// with a call() of its own, derive from ModelBase (not from Model, which is the handle) and make a handle with
-// make_model<MyModel>(arguments...).
+// with a call() of its own, derive from ModelBase (not from Model, which is the handle) and make a handle
+// with make_model<MyModel>(arguments...).
 //
 // A model belongs to one thread at a time, and so do the layers, metrics and the optimizer that it shares
 // with others; only stop_training() and training_stopped() may be called from any thread at any time. Models
@@ -137,7 +137,8 @@ struct FitOptions {
   int64_t validation_batch_size = -1;  // -1: batch_size
   int validation_freq = 1;             // after every so many epochs
   // A run of ten steps or more that is not silent (verbose = 0) ends with a report on where its time went
-  // (lockstep/observe/run_report.h) on standard output, unless its strategy prints none (StrategyOptions::report).
+  // (lockstep/observe/run_report.h) on standard output, unless its strategy prints none
+  // (StrategyOptions::report).
   bool report = true;
 };
 
@@ -186,8 +187,9 @@ class Model : public Layer {
  public:
   Model() = default;
   explicit Model(std::shared_ptr<ModelBase> base);
-  // The functional API: everything between these. Where inputs or outputs have names, data, losses, metrics and
-  // predictions go by these; otherwise by the names of the inputs, and of the layers that make the outputs.
+  // The functional API: everything between these. Where inputs or outputs have names, data, losses, metrics
+  // and predictions go by these; otherwise by the names of the inputs, and of the layers that make the
+  // outputs.
   Model(const KerasTensors& inputs, const KerasTensors& outputs, const ModelOptions& options = {},
         std::source_location where = std::source_location::current());
 
@@ -208,14 +210,14 @@ class Model : public Layer {
   // are of the weights at the epoch's end.
   //
   // Arrays in host memory that take little of the current GPU's free memory are copied there once; otherwise
-  // every batch is. Ctrl-C and SIGTERM end the run after the step that is under way, History::interrupted says
-  // so; a second one ends the process. A signal that the program handles itself is left to it. An exception
-  // out of the data, a callback or a step ends fit; the model keeps the steps that were made.
+  // every batch is. Ctrl-C and SIGTERM end the run after the step that is under way, History::interrupted
+  // says so; a second one ends the process. A signal that the program handles itself is left to it. An
+  // exception out of the data, a callback or a step ends fit; the model keeps the steps that were made.
   //
-  // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's, where a strategy
-  // with several devices exists but nothing was made in its scope, or the optimizer alone was; Error(invalid_argument)
-  // for options and data that do not fit the model, Error(shape_mismatch) for arrays that do not fit each
-  // other.
+  // Throws Error(failed_precondition) before compile(), for weights of another strategy than the model's,
+  // where a strategy with several devices exists but nothing was made in its scope, or the optimizer alone
+  // was; Error(invalid_argument) for options and data that do not fit the model, Error(shape_mismatch) for
+  // arrays that do not fit each other.
   History fit(const Data& data, const FitOptions& options = {},
               std::source_location where = std::source_location::current()) const;
   History fit(const Tensor& x, const Tensor& y, const FitOptions& options = {},
@@ -254,8 +256,8 @@ class Model : public Layer {
   // What the model was compiled with; throws Error(failed_precondition) before that.
   const optimizers::Optimizer& optimizer(std::source_location where = std::source_location::current()) const;
   std::vector<Metric> metrics(std::source_location where = std::source_location::current()) const;
-  // The loss of the last training step alone, read from the device; the logs of a batch are means over the epoch.
-  // Throws Error(failed_precondition) before the first step.
+  // The loss of the last training step alone, read from the device; the logs of a batch are means over the
+  // epoch. Throws Error(failed_precondition) before the first step.
   double last_loss(std::source_location where = std::source_location::current()) const;
   // Asks fit to stop after the step that is under way; the epoch's validation and on_epoch_end still happen.
   // The next fit begins without it. From any thread.
@@ -269,19 +271,21 @@ class Model : public Layer {
   void summary(const SummaryOptions& options = {},
                std::source_location where = std::source_location::current()) const;
 
-  // The whole model as Keras 3 saves it, in a file that ends in .keras: what it is made of, its weights and, where it is
-  // compiled, with what and the optimizer's state. Keras loads it, and so does models::load_model(). The file appears
-  // complete or not at all.
+  // The whole model as Keras 3 saves it, in a file that ends in .keras: what it is made of, its weights and,
+  // where it is compiled, with what and the optimizer's state. Keras loads it, and so does
+  // models::load_model(). The file appears complete or not at all.
   void save(const std::string& path, std::source_location where = std::source_location::current()) const;
-  // The weights: of a path that ends in .weights.h5 as Keras 3 saves them, with the optimizer's state where the model is
-  // compiled; of any other, by path name in a safetensors file. The file appears complete or not at all.
+  // The weights: of a path that ends in .weights.h5 as Keras 3 saves them, with the optimizer's state where
+  // the model is compiled; of any other, by path name in a safetensors file. The file appears complete or not
+  // at all.
   void save_weights(const std::string& path,
                     std::source_location where = std::source_location::current()) const;
-  // The weights, and nothing else, of a file that save_weights(), save(), Keras 3 (.weights.h5, .keras) or Keras 2 (.h5) wrote,
-  // or of any safetensors file; what the file is, its first bytes say. By structure, as Keras does: the weights of the
-  // file's first layer go to the model's first layer, whatever the layers are called. A safetensors file that others wrote,
-  // or of another structure, goes by path name. Every weight must be there with its shape; the error lists what is missing,
-  // extra or misshapen, and the model is as it was.
+  // The weights, and nothing else, of a file that save_weights(), save(), Keras 3 (.weights.h5, .keras) or
+  // Keras 2 (.h5) wrote, or of any safetensors file; what the file is, its first bytes say. By structure, as
+  // Keras does: the weights of the file's first layer go to the model's first layer, whatever the layers are
+  // called. A safetensors file that others wrote, or of another structure, goes by path name. Every weight
+  // must be there with its shape; the error lists what is missing, extra or misshapen, and the model is as it
+  // was.
   void load_weights(const std::string& path,
                     std::source_location where = std::source_location::current()) const;
 
@@ -312,9 +316,9 @@ using keras::Sequential;
 struct LoadModelOptions {
   bool compile = true;  // false: the model is not compiled, and its optimizer's state stays in the file
 };
-// A model that save() wrote, or Keras 3: a .keras file, or the folder that it unpacks to. A compiled one goes on training
-// where it stood. Classes of your own are made known by register_layer() before. Throws Error(io) for a damaged file,
-// Error(unsupported) for what there is no counterpart of.
+// A model that save() wrote, or Keras 3: a .keras file, or the folder that it unpacks to. A compiled one goes
+// on training where it stood. Classes of your own are made known by register_layer() before. Throws Error(io)
+// for a damaged file, Error(unsupported) for what there is no counterpart of.
 Model load_model(const std::string& path, const LoadModelOptions& options = {},
                  std::source_location where = std::source_location::current());
 // A model of the same layers with weights of its own, made anew; it is not compiled.

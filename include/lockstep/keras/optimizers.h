@@ -1,6 +1,7 @@
 // Optimizers with Keras' formulas, defaults and names.
 //
-//   auto optimizer = optimizers::Adam({.learning_rate = schedules::CosineDecay(1e-3, 10'000), .clipnorm = 1});
+//   auto optimizer =
+//       optimizers::Adam({.learning_rate = schedules::CosineDecay(1e-3, 10'000), .clipnorm = 1});
 //   optimizer.apply_gradients(tape.gradient(optimizer.scale_loss(loss), weights), weights);
 //
 // An update is one pass over a variable, its slots and its gradient, in place when compiled. Everything that
@@ -56,9 +57,10 @@ class Optimizer {
   void build(const std::vector<Variable>& variables,
              std::source_location where = std::source_location::current()) const;
 
-  // Updates every variable by its gradient, of the variable's own shape and dtype. An undefined gradient leaves its variable
-  // alone, all undefined is an error. Works eagerly and traced. In a replica it sums the gradients over all replicas: hand it
-  // this replica's own. Outside of replicas, variables of a strategy with several devices are an Error(failed_precondition).
+  // Updates every variable by its gradient, of the variable's own shape and dtype. An undefined gradient
+  // leaves its variable alone, all undefined is an error. Works eagerly and traced. In a replica it sums the
+  // gradients over all replicas: hand it this replica's own. Outside of replicas, variables of a strategy
+  // with several devices are an Error(failed_precondition).
   void apply_gradients(std::span<const Tensor> gradients, const std::vector<Variable>& variables,
                        std::source_location where = std::source_location::current()) const;
 
@@ -91,8 +93,8 @@ class Optimizer {
   // All state: iteration, learning_rate (unless scheduled), then the slots in Keras' order. Names are
   // unique, slots' begin with the variable's: "dense/kernel/momentum".
   std::vector<Variable> variables(std::source_location where = std::source_location::current()) const;
-  // What a checkpoint holds of it: variables(), slots by the number of the variable they belong to, so that names
-  // of layers do not matter.
+  // What a checkpoint holds of it: variables(), slots by the number of the variable they belong to, so that
+  // names of layers do not matter.
   std::shared_ptr<train::TrackedObject> tracked(
       std::source_location where = std::source_location::current()) const;
 
@@ -406,8 +408,8 @@ struct MuonOptions {
   bool nesterov = true;
   std::optional<double> rms_rate = 0.2;
 };
-// Matrices move along their momentum made orthogonal, in ns_steps of Newton's and Schulz' iteration; all other variables,
-// and those that are excluded, as under AdamW with adam_lr_ratio times the rate.
+// Matrices move along their momentum made orthogonal, in ns_steps of Newton's and Schulz' iteration; all
+// other variables, and those that are excluded, as under AdamW with adam_lr_ratio times the rate.
 Optimizer Muon(const MuonOptions& options = {}, std::source_location where = std::source_location::current());
 
 struct ScheduleFreeAdamWOptions {
@@ -418,7 +420,8 @@ struct ScheduleFreeAdamWOptions {
   int64_t warmup_steps = 0;
   LOCKSTEP_COMMON_OPTIMIZER_OPTIONS;
 };
-// z -= rate * g / (sqrt(v / (1 - beta_2^t)) + epsilon);  x = mean of all z so far;  w = (1 - beta_1) * z + beta_1 * x
+// z -= rate * g / (sqrt(v / (1 - beta_2^t)) + epsilon);  x = mean of all z so far;
+// w = (1 - beta_1) * z + beta_1 * x
 Optimizer ScheduleFreeAdamW(const ScheduleFreeAdamWOptions& options = {},
                             std::source_location where = std::source_location::current());
 

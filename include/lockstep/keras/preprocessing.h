@@ -17,8 +17,8 @@ namespace lockstep::keras::utils {
 // Seeds everything that is drawn without a seed of its own.
 void set_random_seed(uint64_t seed);
 
-// One-hot vectors, float32: labels of shape (n,) or (n, 1) give (n, num_classes). num_classes 0: the largest label
-// and one. Throws Error(invalid_argument) for a label outside of the classes.
+// One-hot vectors, float32: labels of shape (n,) or (n, 1) give (n, num_classes). num_classes 0: the largest
+// label and one. Throws Error(invalid_argument) for a label outside of the classes.
 Tensor to_categorical(const Tensor& labels, int64_t num_classes = 0,
                       std::source_location where = std::source_location::current());
 
@@ -46,8 +46,8 @@ struct TimeseriesOptions {
   uint64_t seed = 0;
 };
 
-// Windows over the first dimension of `data`: x is (windows, sequence_length, ...). y is the target at each window's
-// first step (targets shifted by the caller say what to predict), none where there are no targets.
+// Windows over the first dimension of `data`: x is (windows, sequence_length, ...). y is the target at each
+// window's first step (targets shifted by the caller say what to predict), none where there are no targets.
 datasets::Examples timeseries_dataset_from_array(
     const Tensor& data, const Tensor& targets, int64_t sequence_length, const TimeseriesOptions& options = {},
     std::source_location where = std::source_location::current());

@@ -1,5 +1,5 @@
-// Rematerialisation: what layers compute on the way is computed again in the backward pass instead of being kept. Training takes
-// about a third more arithmetic, and batches that would not fit do.
+// Rematerialisation: what layers compute on the way is computed again in the backward pass instead of being
+// kept. Training takes about a third more arithmetic, and batches that would not fit do.
 //
 //   {
 //     const tf::keras::RematScope scope;  // .mode = "full"
@@ -24,7 +24,8 @@ namespace lockstep::keras {
 struct RematMode;
 
 struct RematScopeOptions {
-  // "full": every layer. A Sequential or functional model is cut into parts, where little passes from one to the next, and
+  // "full": every layer. A Sequential or functional model is cut into parts, where little passes from one to
+  // the next, and
   //   each part is recomputed as a whole, but for the last one, whose values are needed at once.
   // "activations": the activation functions of layers that have one.
   // "larger_than": layers with results of more than `output_size_threshold` elements, the batch included.
@@ -35,9 +36,10 @@ struct RematScopeOptions {
   std::vector<std::string> layer_names = {};
 };
 
-// Layers belong to the scope in which they are made or, where that was outside of all scopes, in which they are first built or
-// called, and stay with it: a model made in a scope recomputes when it is fitted later. Scopes nest; the innermost counts.
-// Belongs to its thread; scopes end in the reverse order in which they began.
+// Layers belong to the scope in which they are made or, where that was outside of all scopes, in which they
+// are first built or called, and stay with it: a model made in a scope recomputes when it is fitted later.
+// Scopes nest; the innermost counts. Belongs to its thread; scopes end in the reverse order in which they
+// began.
 class RematScope {
  public:
   explicit RematScope(const RematScopeOptions& options = {},
@@ -53,7 +55,8 @@ class RematScope {
 // f(), to be recomputed in the backward pass of the tapes that record now.
 TensorList rematerialized(const std::function<TensorList()>& f, std::source_location where);
 
-// tf::recompute_grad of a function that calls layers: losses that they add have their gradients too, and masks are handed on.
+// tf::recompute_grad of a function that calls layers: losses that they add have their gradients too, and
+// masks are handed on.
 template <class F>
 auto remat(F f, std::source_location where = std::source_location::current()) {
   return [f = std::move(f), where](auto&&... arguments) {

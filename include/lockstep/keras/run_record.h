@@ -1,4 +1,5 @@
-// The callback that keeps the record of a run, for `lockstep report`, `watch` and `doctor` (lockstep/observe/run_record.h):
+// The callback that keeps the record of a run, for `lockstep report`, `watch` and `doctor`
+// (lockstep/observe/run_record.h):
 //
 //   model.fit(train, {.epochs = 5, .callbacks = {tf::keras::callbacks::RunRecord("runs/7")}});
 #pragma once
@@ -19,11 +20,11 @@ struct RunRecordOptions {
   double bytes_per_second = 0;
   std::string ceiling_is = {};  // how that is known
 };
-// Keeps record.json in `folder` up to date: curves, where the time of the steps went, some of them in full, the input, memory,
-// kernels and verdicts. A thread of its own writes it every few seconds, whole; a few early steps are traced, unless the
-// program traces itself. Where the run goes on from a backup or with an initial_epoch, so does the record that lies there. Of
-// several workers every one has this callback, and the chief writes for all: the others tell it every second what they did.
-// A folder is for one run at a time.
+// Keeps record.json in `folder` up to date: curves, where the time of the steps went, some of them in full,
+// the input, memory, kernels and verdicts. A thread of its own writes it every few seconds, whole; a few
+// early steps are traced, unless the program traces itself. Where the run goes on from a backup or with an
+// initial_epoch, so does the record that lies there. Of several workers every one has this callback, and the
+// chief writes for all: the others tell it every second what they did. A folder is for one run at a time.
 Callback RunRecord(const std::string& folder, const RunRecordOptions& options = {},
                    std::source_location where = std::source_location::current());
 

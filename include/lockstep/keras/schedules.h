@@ -30,8 +30,8 @@ class LearningRateSchedule {
   class Rule;
   LearningRateSchedule() = default;  // undefined
   explicit LearningRateSchedule(std::shared_ptr<const Rule> rule) : rule_(std::move(rule)) {}
-  // One of your own: the rate, a floating-point scalar, for the step, an int64 scalar (0, 1, ...), made by ops.
-  // It cannot be written to a file; derive from Rule for that.
+  // One of your own: the rate, a floating-point scalar, for the step, an int64 scalar (0, 1, ...), made by
+  // ops. It cannot be written to a file; derive from Rule for that.
   explicit LearningRateSchedule(std::function<Tensor(const Tensor& step)> rate);
 
   bool defined() const { return rule_ != nullptr; }

@@ -5,8 +5,8 @@
 //   observe::stop_tracing();
 //   std::cout << to_text(observe::kernel_profile(observe::take_trace()), {.steps = 3});
 //
-// While tracing, launches on a GPU are made one by one and timed there, without what runs beside them in a recorded step:
-// the sum over all kernels is what the step would take in one row.
+// While tracing, launches on a GPU are made one by one and timed there, without what runs beside them in a
+// recorded step: the sum over all kernels is what the step would take in one row.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,8 @@ struct KernelTime {
   double bytes = 0;       // read and written, each element once
 };
 
-// The time that its operations take at these rates; those on numbers of 16 bits at the first one where the second is 0.
+// The time that its operations take at these rates; those on numbers of 16 bits at the first one where the
+// second is 0.
 double seconds_at(const KernelTime& kernel, double flops_per_second, double half_flops_per_second);
 
 // The one that takes longest first.
@@ -42,8 +43,8 @@ struct KernelProfileOptions {
   double flops_per_second = 0;  // what the device can do, for the column of floors; 0: not known
   double bytes_per_second = 0;
 };
-// A table by op, and one by op, shape and layer: time, share, TFLOP/s, GB/s and the floor: the time that the operations or
-// the bytes would take at the device's rates.
+// A table by op, and one by op, shape and layer: time, share, TFLOP/s, GB/s and the floor: the time that the
+// operations or the bytes would take at the device's rates.
 std::string to_text(const std::vector<KernelTime>& profile, const KernelProfileOptions& options = {});
 
 }  // namespace lockstep::observe

@@ -1,8 +1,10 @@
-// The record of a run: what it leaves for those who look at it, while it goes on, after it has ended, and after it was
-// killed. `lockstep report`, `watch` and `doctor DIR` read it; keras::callbacks::RunRecord writes it.
+// The record of a run: what it leaves for those who look at it, while it goes on, after it has ended, and
+// after it was killed. `lockstep report`, `watch` and `doctor DIR` read it; keras::callbacks::RunRecord
+// writes it.
 //
-// One file, record.json, which is replaced as a whole every few seconds. However long the run, it has some hundred kB:
-// steps become longer intervals, curves keep a bounded number of points. docs/record.md says what is in it.
+// One file, record.json, which is replaced as a whole every few seconds. However long the run, it has some
+// hundred kB: steps become longer intervals, curves keep a bounded number of points. docs/record.md says what
+// is in it.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +53,8 @@ struct RunRecord {
   };
   std::vector<Loss> losses = {};
 
-  // Steps that follow each other. Intervals of all replicas begin at multiples of `interval_steps`, a power of two.
+  // Steps that follow each other. Intervals of all replicas begin at multiples of `interval_steps`, a power
+  // of two.
   struct Interval {
     int64_t first_step = 0;
     int64_t steps = 0;       // that were timed
@@ -147,12 +150,14 @@ std::optional<double> share_of_ceiling(const KernelTime& kernel, const RunRecord
 // Whether a running record's process is gone, as far as this machine can tell: false where it is another's.
 bool looks_dead(const RunRecord& record);
 
-// Strict: what has the wrong kind, the wrong length or an index that is out of range is Error(invalid_argument) with the
-// place ("replicas[2].intervals[5]: ..."). Members that it does not know are left out.
+// Strict: what has the wrong kind, the wrong length or an index that is out of range is
+// Error(invalid_argument) with the place ("replicas[2].intervals[5]: ..."). Members that it does not know are
+// left out.
 Json to_json(const RunRecord& record);
 RunRecord record_from_json(const Json& json);
 
-// `path`: the file, or the folder that it lies in. Throws Error(not_found) that says how a run comes to leave one.
+// `path`: the file, or the folder that it lies in. Throws Error(not_found) that says how a run comes to leave
+// one.
 RunRecord read_record(const std::string& path);
 // Into the folder, which is made; complete or not at all.
 void write_record(const RunRecord& record, const std::string& folder);

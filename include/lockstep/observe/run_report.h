@@ -32,11 +32,13 @@ RunReport report_on(RunSummary summary, std::string title = {});
 // Runs of fewer steps print no report unasked.
 inline constexpr int64_t kWorthReporting = 10;
 
-// On what has taken most of this process' time so far: a fit, a loop over Strategy::run, or one over a compiled
-// function (tf::function), whether it is over or not. Without steps where there was none. Thread-safe.
+// On what has taken most of this process' time so far: a fit, a loop over Strategy::run, or one over a
+// compiled function (tf::function), whether it is over or not. Without steps where there was none.
+// Thread-safe.
 RunReport report();
 
-// The title, the summary's lines, and four lines per verdict; one line that says what bounds a run without any.
+// The title, the summary's lines, and four lines per verdict; one line that says what bounds a run without
+// any.
 std::string to_text(const RunReport& report);
 
 // Writes it, wrapped where the file is a terminal. Never throws; false where it could not be written (the

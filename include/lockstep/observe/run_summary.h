@@ -95,8 +95,8 @@ struct ReplicaSummary {
   const Distribution& operator[](Category category) const { return times[static_cast<size_t>(category)]; }
 };
 
-// What the pipeline that the batches came from says of itself (lockstep/data/explain.h); empty where there is none, or
-// where it does not limit.
+// What the pipeline that the batches came from says of itself (lockstep/data/explain.h); empty where there is
+// none, or where it does not limit.
 struct InputSummary {
   std::string bottleneck = {};  // the stage, and why
   std::string fix = {};         // code
@@ -171,12 +171,13 @@ struct RunSummary {
   std::vector<MemorySummary> memory = {};  // of the devices that took part; empty: nobody looked
 };
 
-// One summary of what each worker knows of itself; `names`: one per worker. A collective ends for all when the last has come:
-// what a worker spends in collectives beyond the worker that spends least counts as waiting_for_others.
+// One summary of what each worker knows of itself; `names`: one per worker. A collective ends for all when
+// the last has come: what a worker spends in collectives beyond the worker that spends least counts as
+// waiting_for_others.
 RunSummary joined(std::vector<RunSummary> workers, const std::vector<std::string>& names);
 
-// What came between two summaries of one clock. Of its distributions the counts, totals and means are exact; median, p95
-// and max are the means, for no more is known.
+// What came between two summaries of one clock. Of its distributions the counts, totals and means are exact;
+// median, p95 and max are the means, for no more is known.
 RunSummary between(const RunSummary& before, const RunSummary& now);
 
 // "replica 3", with its worker where there are several: "replica 3 of worker 1 (process 71 on host b)".

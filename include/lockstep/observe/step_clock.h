@@ -28,8 +28,8 @@ namespace lockstep::observe {
 // processor counts as descheduled.
 enum class ThreadState : uint8_t { runs, blocks };
 
-// In copy, compute, compiling, host and loop a thread runs; in the others it waits. A thread that waits for a device
-// to compute is in {Category::compute, ThreadState::blocks}.
+// In copy, compute, compiling, host and loop a thread runs; in the others it waits. A thread that waits for a
+// device to compute is in {Category::compute, ThreadState::blocks}.
 ThreadState usual_state(Category category);
 
 // One replica's clock. One thread at a time may use it (hand it over with any synchronisation), but
@@ -45,14 +45,14 @@ class ReplicaClock {
 
   // Steps follow each other; they do not nest. Scopes may stay open across the edges.
   void begin_step();
-  // The same, with what has passed since the last step. `around` says which of it went into waiting for input and the
-  // like; what nothing accounts for is the loop's own work. A pause is none of it: more than a second, and ten times what
-  // steps take.
+  // The same, with what has passed since the last step. `around` says which of it went into waiting for input
+  // and the like; what nothing accounts for is the loop's own work. A pause is none of it: more than a
+  // second, and ten times what steps take.
   void begin_next_step(const Times& around = {});
   // `steps`: how many were made since begin_step(), where a device makes several as one launch.
   StepRecord end_step(int64_t steps = 1);
-  // Instead of end_step(), where no step was made: the time since begin_next_step() is still the last one's, for which a device
-  // went on after the host had ended it. Means know of it, quantiles do not.
+  // Instead of end_step(), where no step was made: the time since begin_next_step() is still the last one's,
+  // for which a device went on after the host had ended it. Means know of it, quantiles do not.
   void end_rest();
   // After an error inside a step: forgets the step; its time counts as outside of steps.
   void abandon_step();
@@ -73,7 +73,8 @@ class ReplicaClock {
   // Adds to this step's counter. Thread-safe.
   void count(Counter counter, int64_t amount = 1);
 
-  // This step's counters, but for traces, become so many times as large: it stands for others that were not timed.
+  // This step's counters, but for traces, become so many times as large: it stands for others that were not
+  // timed.
   void multiply_counts(int64_t factor);
 
   // The last records (StepClockOptions::recent of them), oldest first. Thread-safe.
@@ -90,8 +91,8 @@ class ReplicaClock {
 struct StepClockOptions {
   int replicas = 1;
   int recent = 256;  // step records kept per replica
-  // Descheduled is measured in one step (or launch of several) of so many, from the second on; 0: never. Reading a
-  // thread's processor time takes 20 times as long as reading the time.
+  // Descheduled is measured in one step (or launch of several) of so many, from the second on; 0: never.
+  // Reading a thread's processor time takes 20 times as long as reading the time.
   int measure_descheduled_every = 16;
   const Clock* clock = nullptr;  // not owned; null: Clock::system()
 };

@@ -18,11 +18,12 @@ struct Verdict {
   double speedup = 1;    // the same as a factor on examples per second
 };
 
-// The verdicts on a run, two at most, the largest gain first. Each promises a gain of kMinGain at least, but for what has
-// no speed to gain (memory-grows, memory-close) and for ops-on-cpu, which stands in front of all, and unattributed, whose gain
-// nobody knows. The first step, which warms up, is left out; a run of fewer than kMinSteps further steps has none. Ids:
-// input-bound, communication-bound, overhead-bound, loop-bound, slow-replica, waiting-for-others, partial-replicas, retracing,
-// host-copies, descheduled, numerics-checked, not-sharded, ops-on-cpu, unattributed, memory-grows, memory-close.
+// The verdicts on a run, two at most, the largest gain first. Each promises a gain of kMinGain at least, but
+// for what has no speed to gain (memory-grows, memory-close) and for ops-on-cpu, which stands in front of
+// all, and unattributed, whose gain nobody knows. The first step, which warms up, is left out; a run of fewer
+// than kMinSteps further steps has none. Ids: input-bound, communication-bound, overhead-bound, loop-bound,
+// slow-replica, waiting-for-others, partial-replicas, retracing, host-copies, descheduled, numerics-checked,
+// not-sharded, ops-on-cpu, unattributed, memory-grows, memory-close.
 std::vector<Verdict> judge(const RunSummary& summary);
 inline constexpr int kMinSteps = 3;
 inline constexpr double kMinGain = 1.05;

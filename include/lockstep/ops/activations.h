@@ -1,7 +1,7 @@
 // Activations, as in keras.activations and tf.nn (sigmoid, tanh, softplus, relu and gelu stand in math.h).
 //
-// All are elementwise but glu, and take floating-point tensors; relu and its kin take any numbers. Gradients at kinks
-// are those of Keras on JAX, and 0 where that halves the gradient at the ends of a clipped range.
+// All are elementwise but glu, and take floating-point tensors; relu and its kin take any numbers. Gradients
+// at kinks are those of Keras on JAX, and 0 where that halves the gradient at the ends of a clipped range.
 #pragma once
 
 #include "lockstep/ops/math.h"

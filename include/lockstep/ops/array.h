@@ -55,10 +55,12 @@ Tensor swapaxes(const TensorArg& x, int a, int b);
 // Axes source[i] go to the places destination[i]; the others keep their order.
 Tensor moveaxis(const TensorArg& x, const Dims& source, const Dims& destination);
 enum class MeshIndexing { xy, ij };
-// The grid that vectors span: result k has vector k's elements along its dimension (xy: the first two are swapped).
+// The grid that vectors span: result k has vector k's elements along its dimension (xy: the first two are
+// swapped).
 TensorList meshgrid(std::span<const Tensor> vectors, MeshIndexing indexing = MeshIndexing::xy,
                     std::source_location where = std::source_location::current());
-// Squares of block x block pixels of [batch, height, width, channels] become channels of one pixel; and the reverse.
+// Squares of block x block pixels of [batch, height, width, channels] become channels of one pixel; and the
+// reverse.
 Tensor space_to_depth(const TensorArg& x, int64_t block);
 Tensor depth_to_space(const TensorArg& x, int64_t block);
 
@@ -74,20 +76,22 @@ struct PadOptions {
 // Elements around x: before[i] and after[i] along dimension i.
 Tensor pad(const TensorArg& x, const Dims& before, const Dims& after, const PadOptions& options = {});
 
-// Rows of `table` along `axis`, chosen by int32 or int64 `indices`. The first `batch_dims` dimensions of both are
-// the same: each of those rows has its own indices.
+// Rows of `table` along `axis`, chosen by int32 or int64 `indices`. The first `batch_dims` dimensions of both
+// are the same: each of those rows has its own indices.
 Tensor gather(const TensorArg& table, const TensorArg& indices, int axis = 0, int batch_dims = 0);
-// x[..., indices[..., k], ...]: one element for each index, chosen along `axis`; all other dimensions broadcast.
+// x[..., indices[..., k], ...]: one element for each index, chosen along `axis`; all other dimensions
+// broadcast.
 Tensor take_along_axis(const TensorArg& x, const TensorArg& indices, int axis);
-// The last dimension of `indices` is a place in the first dimensions of x: the elements, or parts, that stand there.
+// The last dimension of `indices` is a place in the first dimensions of x: the elements, or parts, that stand
+// there.
 Tensor gather_nd(const TensorArg& x, const TensorArg& indices);
 // Adds `updates` into zeros of `shape` at the places that `indices` name as gather_nd reads them, in order.
 Tensor scatter_nd(const TensorArg& indices, const TensorArg& updates, const Shape& shape);
 // x with `updates` added to, or put at, these places. Where a place is named twice the last update stays.
 Tensor tensor_scatter_nd_add(const TensorArg& x, const TensorArg& indices, const TensorArg& updates);
 Tensor tensor_scatter_nd_update(const TensorArg& x, const TensorArg& indices, const TensorArg& updates);
-// The number, in row-major order, of each place in `shape` that the last dimension of `indices` names; int64. A place
-// that does not exist is an error that names it.
+// The number, in row-major order, of each place in `shape` that the last dimension of `indices` names; int64.
+// A place that does not exist is an error that names it.
 Tensor ravel_multi_index(const TensorArg& indices, const Shape& shape);
 // Sums the rows of `values` into a tensor of `rows` rows at `indices`: the gradient of gather. The
 // rows are added in order, so the result does not depend on the number of threads.
@@ -95,7 +99,7 @@ Tensor scatter_add(const TensorArg& values, const TensorArg& indices, int64_t ro
 // 1 at the index and 0 elsewhere, in a new last dimension.
 Tensor one_hot(const TensorArg& indices, int64_t depth, DType dtype = DType::float32);
 
-// --- numbers in a row, matrices -----------------------------------------------------------------------------------
+// --- numbers in a row, matrices ----------------------------------------------------------------------------
 
 // start, start + delta, ... while below `limit` (above it where delta is negative).
 Tensor range(double start, double limit, double delta = 1, DType dtype = DType::int32,
@@ -118,8 +122,8 @@ Tensor triu(const TensorArg& x, int k = 0);  // 0 below diagonal k
 Tensor band_part(const TensorArg& x, int64_t lower, int64_t upper);
 // Row i is true in its first lengths[i] of `length` places.
 Tensor sequence_mask(const TensorArg& lengths, int64_t length);
-// How often each of 0 ... length - 1 is in x, or the sum of its weights; another number is an error. int64, or the
-// weights' dtype.
+// How often each of 0 ... length - 1 is in x, or the sum of its weights; another number is an error. int64,
+// or the weights' dtype.
 Tensor bincount(const TensorArg& x, int64_t length);
 Tensor bincount(const TensorArg& x, int64_t length, const TensorArg& weights);
 

@@ -1,6 +1,6 @@
-// Convolution and pooling over sequences, images and volumes, as in TensorFlow: activations are (batch, length,
-// channels), (batch, height, width, channels) or (batch, depth, height, width, channels), filters (window..., input
-// channels of a group, output channels).
+// Convolution and pooling over sequences, images and volumes, as in TensorFlow: activations are (batch,
+// length, channels), (batch, height, width, channels) or (batch, depth, height, width, channels), filters
+// (window..., input channels of a group, output channels).
 //
 // All take floating-point tensors and throw Error(shape_mismatch | dtype_mismatch | invalid_argument)
 // naming the op, the rule and what was received. Strides, dilations and window sizes have one value a
@@ -40,8 +40,9 @@ class Padding {
   Kind kind_;
 };
 
-// Where activations have their channels: behind the spatial dimensions, or between them and the batch. Kernels work
-// on channels_last; with channels_first the activations are transposed there and back. Filters do not change.
+// Where activations have their channels: behind the spatial dimensions, or between them and the batch.
+// Kernels work on channels_last; with channels_first the activations are transposed there and back. Filters
+// do not change.
 class DataFormat {
  public:
   enum Kind : uint8_t { channels_last, channels_first };
@@ -118,9 +119,9 @@ struct ConvTransposeOptions {
   DataFormat data_format = DataFormat::channels_last;
 };
 
-// Convolution backwards: every element of x, times the filter (window..., output channels, input channels), is added
-// to the result where the window of a convolution would have stood. With e = (window - 1) * dilation + 1, a dimension
-// of n elements becomes, for padding valid and same,
+// Convolution backwards: every element of x, times the filter (window..., output channels, input channels),
+// is added to the result where the window of a convolution would have stood. With e = (window - 1) *
+// dilation + 1, a dimension of n elements becomes, for padding valid and same,
 //   (n - 1) * stride + e     + output_padding    (none given: (n - 1) * stride + max(e, stride))
 //   (n - 1) * stride + e % 2 + output_padding    (none given: n * stride).
 Tensor conv1d_transpose(const TensorArg& x, const TensorArg& filter,

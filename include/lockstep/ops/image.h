@@ -1,7 +1,8 @@
-// Images: resizing and moving. Images are (batch, height, width, channels), or one image without the batch; with
-// data_format "channels_first" the channels stand before the height.
+// Images: resizing and moving. Images are (batch, height, width, channels), or one image without the batch;
+// with data_format "channels_first" the channels stand before the height.
 //
-// All throw Error(shape_mismatch | dtype_mismatch | invalid_argument) naming the op, the rule and what was received.
+// All throw Error(shape_mismatch | dtype_mismatch | invalid_argument) naming the op, the rule and what was
+// received.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +15,9 @@
 
 namespace lockstep {
 
-// How a value between pixels is made: that of the nearest one, or a weighted mean of those around it: of 2 x 2
-// (bilinear), 4 x 4 (bicubic: Keys' cubic convolution), 6 x 6 or 10 x 10 (Lanczos windows). area is the mean over what a
-// pixel of the result covers of the image.
+// How a value between pixels is made: that of the nearest one, or a weighted mean of those around it: of 2 x
+// 2 (bilinear), 4 x 4 (bicubic: Keys' cubic convolution), 6 x 6 or 10 x 10 (Lanczos windows). area is the
+// mean over what a pixel of the result covers of the image.
 class Interpolation {
  public:
   enum Kind : uint8_t { nearest, bilinear, bicubic, lanczos3, lanczos5, area };
@@ -38,8 +39,8 @@ class Interpolation {
   Kind kind_;
 };
 
-// What lies around an image a b c d: constant k k|a b c d|k k, nearest a a|a b c d|d d, reflect b a|a b c d|d c,
-// wrap c d|a b c d|a b.
+// What lies around an image a b c d: constant k k|a b c d|k k, nearest a a|a b c d|d d, reflect b a|a b c d|d
+// c, wrap c d|a b c d|a b.
 class FillMode {
  public:
   enum Kind : uint8_t { constant, nearest, reflect, wrap };
@@ -68,8 +69,9 @@ struct ResizeOptions {
   DataFormat data_format = DataFormat::channels_last;
 };
 
-// The images in `size` {height, width}. Pixels are squares: the centre of pixel i of n lies at (i + 1/2) / n of the image.
-// Images of integers can be resized to the nearest pixels only. antialias has no effect on nearest and area.
+// The images in `size` {height, width}. Pixels are squares: the centre of pixel i of n lies at (i + 1/2) / n
+// of the image. Images of integers can be resized to the nearest pixels only. antialias has no effect on
+// nearest and area.
 Tensor resize(const TensorArg& images, const Dims& size, const ResizeOptions& options = {});
 
 struct AffineTransformOptions {
@@ -79,9 +81,10 @@ struct AffineTransformOptions {
   DataFormat data_format = DataFormat::channels_last;
 };
 
-// `transform` is (batch, 8) or (8): a0 a1 a2 b0 b1 b2 c0 c1. The pixel in column x and row y of the result is that of the
-// images in column (a0 x + a1 y + a2) / k and row (b0 x + b1 y + b2) / k, with k = c0 x + c1 y + 1. Differentiable in
-// both. Takes floating-point images and a transform of their dtype; interpolation is nearest or bilinear.
+// `transform` is (batch, 8) or (8): a0 a1 a2 b0 b1 b2 c0 c1. The pixel in column x and row y of the result is
+// that of the images in column (a0 x + a1 y + a2) / k and row (b0 x + b1 y + b2) / k, with k = c0 x + c1
+// y + 1. Differentiable in both. Takes floating-point images and a transform of their dtype; interpolation is
+// nearest or bilinear.
 Tensor affine_transform(const TensorArg& images, const TensorArg& transform,
                         const AffineTransformOptions& options = {});
 

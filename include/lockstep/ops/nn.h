@@ -30,9 +30,9 @@ struct LayerNormOptions {
   double epsilon = 1e-3;
 };
 
-// (x - mean) / sqrt(variance + epsilon) * gamma + beta; gamma and beta have one element for each of the normalised
-// dimension, or the shape of several of them. The sums over the batch in the gradients of gamma and beta are made in a
-// fixed order.
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta; gamma and beta have one element for each of the
+// normalised dimension, or the shape of several of them. The sums over the batch in the gradients of gamma
+// and beta are made in a fixed order.
 Tensor layer_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
                   const LayerNormOptions& options = {});
 
@@ -58,16 +58,17 @@ struct BatchNormOptions {
   int axis = -1;                 // the dimension that keeps its own statistics
   double epsilon = 1e-3;
 };
-// (x - mean) / sqrt(variance + epsilon) * gamma + beta; all but x have one element for each of dimension `axis`. With
-// moments() of x over the other dimensions it is what a batch normalisation does in training.
+// (x - mean) / sqrt(variance + epsilon) * gamma + beta; all but x have one element for each of dimension
+// `axis`. With moments() of x over the other dimensions it is what a batch normalisation does in training.
 Tensor batch_normalization(const TensorArg& x, const TensorArg& mean, const TensorArg& variance,
                            const BatchNormOptions& options = {});
 
 struct BatchNormResult {
   Tensor y, mean, variance;  // the statistics are float32, for float64 inputs float64
 };
-// The same with the moments of x over all but its last dimension, in one op: less than half the time of the above, forward
-// and backward. For statistics over the replicas of a step, join their sums and use batch_normalization().
+// The same with the moments of x over all but its last dimension, in one op: less than half the time of the
+// above, forward and backward. For statistics over the replicas of a step, join their sums and use
+// batch_normalization().
 BatchNormResult fused_batch_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
                                  double epsilon = 1e-3);
 
@@ -77,15 +78,16 @@ struct BatchNormSums {
   Tensor sum;      // of dy
   Tensor product;  // of dy (x - mean)
 };
-// and the sums over the same dimensions that its gradients need; `mean` is that of x. All results are of the statistics' dtype.
+// and the sums over the same dimensions that its gradients need; `mean` is that of x. All results are of the
+// statistics' dtype.
 BatchNormSums batch_norm_sums(const TensorArg& x, const TensorArg& mean, const TensorArg& dy);
 
 struct GroupNormOptions {
   int64_t groups = 32;  // of neighbouring channels; -1: each channel is one, which is instance normalisation
   double epsilon = 1e-3;
 };
-// Every example's groups of channels, each over all positions, become mean 0 and variance 1; then gamma and beta, one
-// element per channel. x is (batch, ..., channels).
+// Every example's groups of channels, each over all positions, become mean 0 and variance 1; then gamma and
+// beta, one element per channel. x is (batch, ..., channels).
 Tensor group_norm(const TensorArg& x, const TensorArg& gamma, const TensorArg& beta,
                   const GroupNormOptions& options = {});
 
@@ -97,17 +99,18 @@ struct AttentionOptions {
   Tensor bias = {};  // broadcasts to the same shape, and is added to the scores
   std::optional<double> scale = {};  // nullopt: 1 / sqrt(dim)
   bool is_causal = false;            // query i sees keys 0 to i
-  double dropout =
-      0;  // the probability with which each probability is dropped; the others grow by 1 / (1 - it)
+  // The probability with which each probability is dropped; the others grow by 1 / (1 - it).
+  double dropout = 0;
   const random::Generator* generator = nullptr;  // of dropout; null: the default one
 };
 
-// softmax(scale query key^T + bias) value for query (batch, queries, heads, dim), key (batch, keys, heads, dim) and value
-// (batch, keys, heads, value_dim); result (batch, queries, heads, value_dim). Key and value may have fewer heads, each
-// then read by equally many neighbouring heads of the query. A query that sees no key gives zeros.
+// softmax(scale query key^T + bias) value for query (batch, queries, heads, dim), key (batch, keys, heads,
+// dim) and value (batch, keys, heads, value_dim); result (batch, queries, heads, value_dim). Key and value
+// may have fewer heads, each then read by equally many neighbouring heads of the query. A query that sees no
+// key gives zeros.
 //
-// The scores are never in memory as a whole, forward or backward: memory grows with the lengths, not with their product.
-// Gradients of the bias, and second derivatives, do hold them.
+// The scores are never in memory as a whole, forward or backward: memory grows with the lengths, not with
+// their product. Gradients of the bias, and second derivatives, do hold them.
 Tensor scaled_dot_product_attention(const TensorArg& query, const TensorArg& key, const TensorArg& value,
                                     const AttentionOptions& options = {});
 

@@ -1,9 +1,9 @@
 // Random numbers: counter-based (Philox4x32-10), so that every number is a function of where it stands.
 //
-// Element j of example e is keyed by (the generator's seed and step, the op's place in a traced function, e, j),
-// where e counts the examples of the whole batch: a replica that holds a slice of the batch draws for its
-// examples exactly the numbers that one device would. Outside of traced functions every draw is a step; a run of
-// a compiled function is one step of each generator that it draws from.
+// Element j of example e is keyed by (the generator's seed and step, the op's place in a traced function, e,
+// j), where e counts the examples of the whole batch: a replica that holds a slice of the batch draws for its
+// examples exactly the numbers that one device would. Outside of traced functions every draw is a step; a run
+// of a compiled function is one step of each generator that it draws from.
 #pragma once
 
 #include <cstdint>
@@ -101,8 +101,8 @@ struct CategoricalOptions {
   bool per_example = false;
   const Generator* generator = nullptr;
 };
-// For each row of logits [batch, classes] so many class numbers, each drawn with probability softmax(row); int64
-// [batch, samples]. Probabilities are computed in float64.
+// For each row of logits [batch, classes] so many class numbers, each drawn with probability softmax(row);
+// int64 [batch, samples]. Probabilities are computed in float64.
 Tensor categorical(const TensorArg& logits, int64_t samples, const CategoricalOptions& options = {});
 
 }  // namespace random
@@ -110,7 +110,8 @@ Tensor categorical(const TensorArg& logits, int64_t samples, const CategoricalOp
 inline void set_random_seed(uint64_t seed) { random::set_seed(seed); }
 
 struct DropoutOptions {
-  // Shape of what is kept or dropped together: x's shape with 1 where a dimension shares its fate. Empty: x's.
+  // Shape of what is kept or dropped together: x's shape with 1 where a dimension shares its fate. Empty:
+  // x's.
   Shape noise_shape = {};
   // The first dimension runs over examples (or a fixed number of rows for each). False for weights.
   bool per_example = true;

@@ -1,5 +1,5 @@
-// Reductions over any axes, and what is made of them. Sums are made in a fixed order that does not depend on the number
-// of threads.
+// Reductions over any axes, and what is made of them. Sums are made in a fixed order that does not depend on
+// the number of threads.
 #pragma once
 
 #include <concepts>
@@ -33,7 +33,8 @@ Tensor reduce_std(const TensorArg& x, const ReduceOptions& options = {});
 // How many elements are not 0 (booleans: true); int64.
 Tensor count_nonzero(const TensorArg& x, const ReduceOptions& options = {});
 
-// The same with axes by position: reduce_mean(x, 0), reduce_sum(x, {0, 1}, true). Templates, so that {} are options.
+// The same with axes by position: reduce_mean(x, 0), reduce_sum(x, {0, 1}, true). Templates, so that {} are
+// options.
 template <std::integral T>
 ReduceOptions reduce_options(std::initializer_list<T> axes, bool keepdims) {
   return {std::vector<int64_t>(axes.begin(), axes.end()), keepdims};
@@ -77,13 +78,13 @@ struct CumulativeOptions {
   bool exclusive = false;  // without the element itself: the first is 0 or 1
   bool reverse = false;    // from the end
 };
-// Sums and products of the elements up to each one. float32 is carried in float64, 16-bit floats in float32. The
-// gradient of cumprod is exact where no element is 0.
+// Sums and products of the elements up to each one. float32 is carried in float64, 16-bit floats in float32.
+// The gradient of cumprod is exact where no element is 0.
 Tensor cumsum(const TensorArg& x, const CumulativeOptions& options = {});
 Tensor cumprod(const TensorArg& x, const CumulativeOptions& options = {});
 
-// The Euclidean norm of all elements of all tensors together, none left out; float64 where one of them is, else
-// float32.
+// The Euclidean norm of all elements of all tensors together, none left out; float64 where one of them is,
+// else float32.
 Tensor global_norm(std::span<const Tensor> tensors,
                    std::source_location where = std::source_location::current());
 // x, scaled down where its Euclidean norm (over `axis`, or all) is above `clip_norm`.
@@ -93,8 +94,8 @@ struct ClippedByGlobalNorm {
   TensorList tensors;
   Tensor norm;  // before clipping
 };
-// All tensors scaled by one number, so that their global norm is at most `clip_norm`; NaN where the norm is not
-// finite. A tensor that is none stays none. `use_norm`: the global norm, where it is known already.
+// All tensors scaled by one number, so that their global norm is at most `clip_norm`; NaN where the norm is
+// not finite. A tensor that is none stays none. `use_norm`: the global norm, where it is known already.
 ClippedByGlobalNorm clip_by_global_norm(std::span<const Tensor> tensors, double clip_norm,
                                         const Tensor& use_norm = {},
                                         std::source_location where = std::source_location::current());

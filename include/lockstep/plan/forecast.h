@@ -1,7 +1,9 @@
-// How a training would scale on machines that are not there. docs/plan.md says what is computed, and what is not known.
+// How a training would scale on machines that are not there. docs/plan.md says what is computed, and what is
+// not known.
 //
 //   const plan::StepModel model = plan::step_model(small, large);       // schedules of two batch sizes
-//   const plan::Forecast forecast = plan::forecast(model, {.gpu = plan::find_gpu("h100"), .devices = {1, 8, 64}, ...});
+//   const plan::Forecast forecast =
+//       plan::forecast(model, {.gpu = plan::find_gpu("h100"), .devices = {1, 8, 64}, ...});
 #pragma once
 
 #include <optional>
@@ -40,7 +42,8 @@ struct StepModel {
   bool measured = false;
 };
 
-// A schedule, and where it was run what was measured: the seconds of each launch (empty: not measured) and of the step.
+// A schedule, and where it was run what was measured: the seconds of each launch (empty: not measured) and of
+// the step.
 struct MeasuredSchedule {
   StepSchedule schedule;
   std::vector<double> launch_s;
@@ -51,7 +54,8 @@ struct MeasuredSchedule {
 // for updates.
 StepModel step_model(const MeasuredSchedule& small, const MeasuredSchedule& large);
 
-// What a launch would take on a GPU: its operations or its bytes at the rates that are reached, whichever takes longer.
+// What a launch would take on a GPU: its operations or its bytes at the rates that are reached, whichever
+// takes longer.
 double launch_s(const ModelLaunch& launch, double examples, const Gpu& gpu, const Achieved& achieved);
 
 struct ForecastOptions {

@@ -1,4 +1,5 @@
-// Devices and links by name, as their makers describe them: what a forecast knows of machines that are not there.
+// Devices and links by name, as their makers describe them: what a forecast knows of machines that are not
+// there.
 #pragma once
 
 #include <string>
@@ -18,8 +19,8 @@ struct Link {
   std::string assumed = {};  // what of it nobody has measured; empty: nothing
 };
 
-// "nvlink4", or a link of your own: "name=GBps:latency_us", whose rate is taken as it is. Throws Error(invalid_argument)
-// that lists the names.
+// "nvlink4", or a link of your own: "name=GBps:latency_us", whose rate is taken as it is. Throws
+// Error(invalid_argument) that lists the names.
 Link find_link(std::string_view text);
 const std::vector<Link>& links();
 
@@ -38,7 +39,8 @@ struct Gpu {
 Gpu find_gpu(std::string_view name);
 const std::vector<Gpu>& gpus();
 
-// The part of its ceilings that a GPU reaches. The figures are those of ResNet-50 and GPT-2 on an H200 (docs/benchmarks.md).
+// The part of its ceilings that a GPU reaches. The figures are those of ResNet-50 and GPT-2 on an H200
+// (docs/benchmarks.md).
 struct Achieved {
   double matmul = 0.70;
   double convolution = 0.40;

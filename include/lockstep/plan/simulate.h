@@ -1,5 +1,5 @@
-// One training step of many replicas, simulated: what a device launches, the buckets of gradients that it fills meanwhile, and
-// their sums over all devices, beside the launches or between them.
+// One training step of many replicas, simulated: what a device launches, the buckets of gradients that it
+// fills meanwhile, and their sums over all devices, beside the launches or between them.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep::plan {
 
-// --- what a sum over devices takes ---------------------------------------------------------------------------------
+// --- what a sum over devices takes -------------------------------------------------------------------------
 
 struct Network {
   Link inside = {};   // between the devices of a node
@@ -25,16 +25,16 @@ struct SumTime {
   double total() const { return inside_s + between_s; }
 };
 
-// An all-reduce of so many bytes over n devices that are alike: the faster one of a ring, 2 (n - 1) messages of 1/n of the
-// bytes each, and a tree, 2 log2(n) messages with all bytes on their way twice. Over several nodes: reduce-scatter inside,
-// an all-reduce of each device's part between nodes, all-gather inside.
+// An all-reduce of so many bytes over n devices that are alike: the faster one of a ring, 2 (n - 1) messages
+// of 1/n of the bytes each, and a tree, 2 log2(n) messages with all bytes on their way twice. Over several
+// nodes: reduce-scatter inside, an all-reduce of each device's part between nodes, all-gather inside.
 double all_reduce_s(double bytes, int64_t devices, const Link& link);
 SumTime all_reduce_s(double bytes, int64_t devices, const Network& network);
 
 // How far the slowest of n is from the mean, in standard deviations: the expected maximum of n normal values.
 double expected_maximum(int64_t n);
 
-// --- a step --------------------------------------------------------------------------------------------------------
+// --- a step ------------------------------------------------------------------------------------------------
 
 struct Launch {
   double seconds = 0;
@@ -66,8 +66,8 @@ struct Surroundings {
   int64_t devices = 1;
   Network network = {};
   int64_t bucket_bytes = -1;
-  // Launches take a normally distributed time, with this standard deviation as a part of the mean; a sum waits for the
-  // slowest.
+  // Launches take a normally distributed time, with this standard deviation as a part of the mean; a sum
+  // waits for the slowest.
   double jitter = 0;
   // Processes work for so many devices each, one behind the other, before the first launch.
   int64_t devices_per_process = 1;

@@ -61,7 +61,8 @@ using Strides = Dims;  // in elements
 
 class Shape : public Dims {
  public:
-  // Written out: nvcc 13 cannot inherit constructors whose default argument is std::source_location::current().
+  // Written out: nvcc 13 cannot inherit constructors whose default argument is
+  // std::source_location::current().
   Shape() = default;
   Shape(std::initializer_list<int64_t> values, std::source_location where = std::source_location::current())
       : Dims(values, where) {}

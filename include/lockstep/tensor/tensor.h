@@ -104,7 +104,8 @@ class Tensor {
     read(dtype_of<T>, values.data(), values.size(), where);
     return values;
   }
-  // All elements as a span: in place where they are contiguous in host memory, else a copy. x.numpy<int32_t>()[5]
+  // All elements as a span: in place where they are contiguous in host memory, else a copy.
+  // x.numpy<int32_t>()[5]
   template <class T = float>
   Elements<T> numpy(std::source_location where = std::source_location::current()) const {
     if (host_and_contiguous()) return {data<T>(where), impl_};

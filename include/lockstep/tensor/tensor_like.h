@@ -2,8 +2,9 @@
 //
 //   tf::constant({{1.0, 2.0}, {3.0, 4.0}})    tf::Variable v(1.0F);    v.assign({5, 6});
 //
-// As in TensorFlow, numbers in braces are float32 (1.0, which C++ takes for a double) or int32 (1) where nobody says
-// another dtype; numbers of type int64_t, uint8_t and bool keep theirs, and so does all that a std::vector holds.
+// As in TensorFlow, numbers in braces are float32 (1.0, which C++ takes for a double) or int32 (1) where
+// nobody says another dtype; numbers of type int64_t, uint8_t and bool keep theirs, and so does all that a
+// std::vector holds.
 #pragma once
 
 #include <concepts>
@@ -67,10 +68,11 @@ class TensorLike {
 
   // Whether it was a tensor or a variable, and not numbers.
   bool is_tensor() const { return !numbers_; }
-  // What is a tensor is returned as it is. Numbers become one of this dtype, nullopt: as described above. A number that the
-  // dtype does not have (0.5 of int32) throws Error(dtype_mismatch).
+  // What is a tensor is returned as it is. Numbers become one of this dtype, nullopt: as described above. A
+  // number that the dtype does not have (0.5 of int32) throws Error(dtype_mismatch).
   Tensor tensor(std::optional<DType> dtype = {}) const&;
-  // The same for one that is not used any more: a tensor that nobody else holds stays the only handle of its memory.
+  // The same for one that is not used any more: a tensor that nobody else holds stays the only handle of its
+  // memory.
   Tensor tensor(std::optional<DType> dtype = {}) &&;
   std::source_location where() const { return where_; }
 
@@ -120,8 +122,8 @@ class TensorLike {
   std::source_location where_;
 };
 
-// The elements as a tensor of this dtype (nullopt: that of the values) and, where it is given, of this shape, which a single
-// number fills. A tensor of another dtype is cast.
+// The elements as a tensor of this dtype (nullopt: that of the values) and, where it is given, of this shape,
+// which a single number fills. A tensor of another dtype is cast.
 Tensor constant(const TensorLike& value, std::optional<DType> dtype = {}, std::optional<Shape> shape = {});
 // The same, but a tensor of another dtype is an error, as in TensorFlow.
 Tensor convert_to_tensor(const TensorLike& value, std::optional<DType> dtype = {});

@@ -52,7 +52,8 @@ using lockstep::swish;
 using lockstep::tanh;
 using lockstep::top_k;
 
-// As TensorFlow writes it: nn::conv2d(x, filters, 1, "SAME"); strides may have 1, 2 or 4 numbers, {1, 2, 2, 1}.
+// As TensorFlow writes it: nn::conv2d(x, filters, 1, "SAME"); strides may have 1, 2 or 4 numbers, {1, 2, 2,
+// 1}.
 Tensor conv2d(const TensorArg& x, const TensorArg& filters, const Dims& strides, const Padding& padding);
 inline Tensor conv2d(const TensorArg& x, const TensorArg& filters, int64_t stride, const Padding& padding) {
   return nn::conv2d(x, filters, Dims{stride}, padding);
@@ -62,8 +63,8 @@ struct AverageLossOptions {
   Tensor sample_weight = {};       // a factor for each loss
   int64_t global_batch_size = -1;  // -1: that of the step
 };
-// The sum of the losses, one for each example of this replica's slice, divided by the examples of the whole batch: the sum
-// over the replicas is the mean. A loss written by hand for strategy.run() returns it.
+// The sum of the losses, one for each example of this replica's slice, divided by the examples of the whole
+// batch: the sum over the replicas is the mean. A loss written by hand for strategy.run() returns it.
 Tensor compute_average_loss(const TensorArg& per_example_loss, const AverageLossOptions& options = {});
 
 }  // namespace lockstep::nn

@@ -1,7 +1,8 @@
 // Checkpoints: the state of a training run on disk, complete or not there at all.
 //
 //   int64_t step = 0;
-//   tf::train::Checkpoint checkpoint({{"model", model}, {"optimizer", optimizer}, {"data", iterator}, {"step", step}});
+//   tf::train::Checkpoint checkpoint(
+//       {{"model", model}, {"optimizer", optimizer}, {"data", iterator}, {"step", step}});
 //   tf::train::CheckpointManager manager(checkpoint, "run", {.max_to_keep = 3});
 //   manager.restore_or_initialize();
 //   for (; step < steps;) {
@@ -9,14 +10,14 @@
 //     if (++step % 100 == 0) manager.save();
 //   }
 //
-// save() copies the state to memory that the checkpoint keeps for this and returns; a thread writes it, syncs it
-// and only then gives it its name. Training goes on meanwhile. A save while the one before is still being written
-// waits for it, so at most one copy of the state is held. What went wrong in the background is thrown by the next
-// save(), restore() or wait().
+// save() copies the state to memory that the checkpoint keeps for this and returns; a thread writes it, syncs
+// it and only then gives it its name. Training goes on meanwhile. A save while the one before is still being
+// written waits for it, so at most one copy of the state is held. What went wrong in the background is thrown
+// by the next save(), restore() or wait().
 //
-// A checkpoint is one file PREFIX-NUMBER.safetensors (checkpoint_file.h); the file `checkpoint` beside it (JSON)
-// names the latest and all that are kept. Tensors are found by object and name, whatever the number of replicas or
-// the strategy: a variable is saved once.
+// A checkpoint is one file PREFIX-NUMBER.safetensors (checkpoint_file.h); the file `checkpoint` beside it
+// (JSON) names the latest and all that are kept. Tensors are found by object and name, whatever the number of
+// replicas or the strategy: a variable is saved once.
 #pragma once
 
 #include <concepts>
@@ -57,29 +58,30 @@ class TrackedObject {
   virtual ~TrackedObject() = default;
   virtual std::string kind() const = 0;  // for people
 
-  // Objects inside it and variables it has now. A name may be a path ("dense/kernel"); the empty one is the object's
-  // own.
+  // Objects inside it and variables it has now. A name may be a path ("dense/kernel"); the empty one is the
+  // object's own.
   virtual NamedTrackables children() const;
   virtual NamedVariables variables() const { return {}; }
 
-  // State that is not in variables, of names and shapes that the object alone knows. Where has_state(), all tensors
-  // that were saved under the object's name and are no variable's or child's are given to restore_state(), which
-  // throws where it cannot use them.
+  // State that is not in variables, of names and shapes that the object alone knows. Where has_state(), all
+  // tensors that were saved under the object's name and are no variable's or child's are given to
+  // restore_state(), which throws where it cannot use them.
   virtual bool has_state() const { return false; }
   virtual NamedTensors save_state() const { return {}; }
   virtual void restore_state(const NamedTensors& /*state*/) {}
 
-  // Whether all variables exist. Where not, those that were saved are kept until they do: `call` is to be called with
-  // this object, or one like it, whenever some have been made, outside of traces. The same one may be given again. It
-  // must not keep the object alive.
+  // Whether all variables exist. Where not, those that were saved are kept until they do: `call` is to be
+  // called with this object, or one like it, whenever some have been made, outside of traces. The same one
+  // may be given again. It must not keep the object alive.
   virtual bool complete() const { return true; }
   virtual void when_grown(const GrownCall& /*call*/) const {}
   // Throws where there is nothing to save yet.
   virtual void require_savable(const std::string& /*name*/, std::source_location) const {}
 };
 
-// Anything a checkpoint can hold. Handles (variables, models, optimizers, generators, checkpoints) are shared;
-// iterators and counters are not owned: they must stay where they are as long as the checkpoint is used.
+// Anything a checkpoint can hold. Handles (variables, models, optimizers, generators, checkpoints) are
+// shared; iterators and counters are not owned: they must stay where they are as long as the checkpoint is
+// used.
 class Trackable {
  public:
   Trackable() = default;  // without an object
@@ -111,8 +113,8 @@ struct SaveOptions {
   bool asynchronous = true;  // false: returns when the checkpoint is on the disk
 };
 
-// What a restore did. A handle. Nothing stays unrestored in silence: where neither an assert nor expect_partial() was
-// called before the last copy goes, what did not match is logged as a warning.
+// What a restore did. A handle. Nothing stays unrestored in silence: where neither an assert nor
+// expect_partial() was called before the last copy goes, what did not match is logged as a warning.
 class RestoreStatus {
  public:
   // False where there was nothing to restore from.
@@ -126,8 +128,8 @@ class RestoreStatus {
   // Waits for a model or an optimizer to make its variables.
   std::vector<std::string> deferred() const;
 
-  // Throws Error(failed_precondition), listing names, shapes and what to do, unless every tensor of the checkpoint
-  // has found its place and every object its tensor.
+  // Throws Error(failed_precondition), listing names, shapes and what to do, unless every tensor of the
+  // checkpoint has found its place and every object its tensor.
   const RestoreStatus& assert_consumed(std::source_location where = std::source_location::current()) const;
   // The same, but what the checkpoint has beyond the objects' variables of now is not looked at.
   const RestoreStatus& assert_existing_objects_matched(
@@ -162,8 +164,8 @@ class Checkpoint {
   explicit Checkpoint(const Objects& objects, std::source_location where = std::source_location::current())
       : impl_(made_of(objects, where)) {}
 
-  // Saves as PREFIX-1, PREFIX-2, ... and enters it in the file `checkpoint` of that folder, which is made where it
-  // does not exist. Returns the path without its ending.
+  // Saves as PREFIX-1, PREFIX-2, ... and enters it in the file `checkpoint` of that folder, which is made
+  // where it does not exist. Returns the path without its ending.
   std::string save(const std::string& prefix, const SaveOptions& options = {},
                    std::source_location where = std::source_location::current()) const;
   // The same under exactly this name: no number, no entry.
@@ -173,9 +175,9 @@ class Checkpoint {
   void wait() const;
 
   // Puts the values back; nothing (as latest_checkpoint() gives where there is none) does nothing. What the
-  // checkpoint holds is read and checked before the first variable changes: a damaged file, or a tensor of another
-  // shape or dtype than its variable, throws Error(io) or Error(invalid_argument) that lists everything and names the
-  // newest good checkpoint of the folder.
+  // checkpoint holds is read and checked before the first variable changes: a damaged file, or a tensor of
+  // another shape or dtype than its variable, throws Error(io) or Error(invalid_argument) that lists
+  // everything and names the newest good checkpoint of the folder.
   RestoreStatus restore(const std::optional<std::string>& path,
                         std::source_location where = std::source_location::current()) const;
 
@@ -203,15 +205,16 @@ std::optional<std::string> newest_good_checkpoint(const std::string& folder);
 
 struct CheckpointManagerOptions {
   int max_to_keep = 5;  // older ones are removed; 0: all are kept
-  double keep_checkpoint_every_n_hours =
-      0;  // of those that would be removed, one in so many hours stays; 0: none
+  // Of those that would be removed, one in so many hours stays; 0: none.
+  double keep_checkpoint_every_n_hours = 0;
   std::string checkpoint_name = "ckpt";
   // save() does nothing until the step has gone on by so much since the last one.
   int64_t checkpoint_interval = 0;
   std::function<int64_t()> step_counter = {};
   // What restore_or_initialize() calls where there is no checkpoint.
   std::function<void()> init_fn = {};
-  // Where the latest checkpoint is damaged, restore_or_initialize() takes the newest good one and logs a warning.
+  // Where the latest checkpoint is damaged, restore_or_initialize() takes the newest good one and logs a
+  // warning.
   bool fall_back = false;
 };
 

@@ -1,5 +1,5 @@
-// One checkpoint on disk: a safetensors file whose header also holds a manifest, with a checksum (CRC-32C) of every
-// tensor and of the header itself.
+// One checkpoint on disk: a safetensors file whose header also holds a manifest, with a checksum (CRC-32C) of
+// every tensor and of the header itself.
 #pragma once
 
 #include <cstdint>
@@ -15,9 +15,9 @@
 
 namespace lockstep::train {
 
-// Opened for reading. Opening checks the header; a tensor is checked when it is read. Whatever the bytes are, the
-// result is a tensor as it was saved, or Error(io) that names the file and the tensor or rule. A handle; may be used
-// from any thread.
+// Opened for reading. Opening checks the header; a tensor is checked when it is read. Whatever the bytes are,
+// the result is a tensor as it was saved, or Error(io) that names the file and the tensor or rule. A handle;
+// may be used from any thread.
 class CheckpointFile {
  public:
   struct Entry {

@@ -17,7 +17,8 @@
 namespace lockstep::train {
 
 struct EventWriterOptions {
-  // Events are kept until so many have come or so much time has passed at the next one, then written together.
+  // Events are kept until so many have come or so much time has passed at the next one, then written
+  // together.
   int max_queue = 10;
   double flush_seconds = 120;
 };
@@ -32,8 +33,9 @@ struct GraphNode {
   std::vector<std::string> inputs;  // names of other nodes
 };
 
-// Writes one file events.out.tfevents.TIME.HOST.PROCESS.NUMBER.v2 into a folder, which is made where it does not
-// exist. Events are on their way to the file after flush() and when the last copy of the handle goes. Thread-safe.
+// Writes one file events.out.tfevents.TIME.HOST.PROCESS.NUMBER.v2 into a folder, which is made where it does
+// not exist. Events are on their way to the file after flush() and when the last copy of the handle goes.
+// Thread-safe.
 class EventWriter {
  public:
   // Throws Error(io) where the folder cannot be made or written.
@@ -51,7 +53,8 @@ class EventWriter {
   void graph(std::span<const GraphNode> nodes) const;
   void flush() const;
 
-  // While it lives, tf::summary on this thread writes here. Scopes nest: they end in the reverse order in which they began.
+  // While it lives, tf::summary on this thread writes here. Scopes nest: they end in the reverse order in
+  // which they began.
   class Scope;
   [[nodiscard]] Scope as_default() const;
   // The innermost one of this thread; null: there is none.

@@ -34,7 +34,8 @@ NamedTensors load_safetensors(const std::string& path,
 
 // A file opened for reading some of its tensors. Opening reads and checks the header alone: that it fits the
 // file, that every tensor's bytes fit its dtype and shape, and that they cover the file without overlap or
-// holes; what breaks a rule throws Error(io) with file, tensor and rule. A handle; may be used from any thread.
+// holes; what breaks a rule throws Error(io) with file, tensor and rule. A handle; may be used from any
+// thread.
 class SafetensorsFile {
  public:
   struct Entry {

@@ -14,8 +14,8 @@ struct SafetensorsDatasetOptions {
   std::vector<std::string> names = {};
 };
 
-// Dictionaries of one row of each tensor. The tensors must agree in their first dimension. The header is read at once,
-// the tensors with the first iterator.
+// Dictionaries of one row of each tensor. The tensors must agree in their first dimension. The header is read
+// at once, the tensors with the first iterator.
 Dataset safetensors_dataset(const std::string& path, const SafetensorsDatasetOptions& options = {},
                             std::source_location where = std::source_location::current());
 

@@ -16,8 +16,8 @@
 
 namespace lockstep::train {
 
-// An opened checkpoint. Opening reads the index alone, checksums and all; what breaks a rule of the format throws Error(io) with
-// file and rule. A handle; may be used from any thread.
+// An opened checkpoint. Opening reads the index alone, checksums and all; what breaks a rule of the format
+// throws Error(io) with file and rule. A handle; may be used from any thread.
 class TensorflowCheckpoint {
  public:
   struct Entry {
@@ -37,8 +37,8 @@ class TensorflowCheckpoint {
   std::span<const Entry> entries() const;
   // Null where there is no such tensor.
   const Entry* find(std::string_view name) const;
-  // The tensor, in the host's memory. Throws Error(not_found) that says what name is near, Error(io) where its bytes do not fit
-  // their checksum, Error(unsupported) for a variable that was kept in pieces.
+  // The tensor, in the host's memory. Throws Error(not_found) that says what name is near, Error(io) where
+  // its bytes do not fit their checksum, Error(unsupported) for a variable that was kept in pieces.
   Tensor read(std::string_view name, std::source_location where = std::source_location::current()) const;
 
  private:

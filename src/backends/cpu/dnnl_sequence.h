@@ -26,7 +26,8 @@ dnnl::primitive_attr dnnl_attributes();
 
 class DnnlSequence final : public Kernel {
  public:
-  // Its launches use so many threads of a team that may have more. Primitives are created in a team of that size, too.
+  // Its launches use so many threads of a team that may have more. Primitives are created in a team of that
+  // size, too.
   explicit DnnlSequence(int threads) : threads_(threads) {}
 
   // Where an argument's memory comes from.

@@ -9,7 +9,8 @@ namespace lockstep::cpu {
 
 namespace {
 
-// Feature by feature: clang 16 knows no names of levels. Processors that have these have the rest of their level.
+// Feature by feature: clang 16 knows no names of levels. Processors that have these have the rest of their
+// level.
 SimdLevel processor_level() {
   const bool v3 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
                   __builtin_cpu_supports("bmi") && __builtin_cpu_supports("bmi2");

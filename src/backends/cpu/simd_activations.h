@@ -16,8 +16,8 @@ LOCKSTEP_INLINE F32 sigmoid(const F32& x) {
   return select(x < splat(0.0f), e, splat(1.0f)) / (splat(1.0f) + e);
 }
 
-// (1 - e^2) / (1 + e^2), with the sign of x; where that would cancel, a polynomial that interpolates tanh(x) / x in x^2.
-// Within 3 ulp.
+// (1 - e^2) / (1 + e^2), with the sign of x; where that would cancel, a polynomial that interpolates
+// tanh(x) / x in x^2. Within 3 ulp.
 LOCKSTEP_INLINE F32 tanh(const F32& x) {
   const F32 below = negative_magnitude(x);
   const F32 e = exp_not_positive(below + below);

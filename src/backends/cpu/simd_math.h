@@ -14,8 +14,8 @@ LOCKSTEP_INLINE F32 exp_reduced(const F32& r) {
   return mul_add(r2, rest, r) + splat(1.0f);
 }
 
-// x = n ln(2) + r; returns r. Adding and subtracting 1.5 * 2^23 rounds to an integer, which then stands in the low bits
-// of `shifted`. n * ln2_high is exact: ln2_high has 15 bits.
+// x = n ln(2) + r; returns r. Adding and subtracting 1.5 * 2^23 rounds to an integer, which then stands in
+// the low bits of `shifted`. n * ln2_high is exact: ln2_high has 15 bits.
 LOCKSTEP_INLINE F32 reduce_exp(const F32& x, F32& shifted) {
   const F32 magic = splat(0x1.8p23f);
   shifted = mul_add(x, splat(0x1.715476p+0f), magic);
@@ -25,8 +25,8 @@ LOCKSTEP_INLINE F32 reduce_exp(const F32& x, F32& shifted) {
 
 // Within 1 ulp, subnormal results too; exp(-inf) = 0, overflow gives infinity, NaN stays NaN.
 LOCKSTEP_INLINE F32 exp(const F32& x) {
-  // Beyond these bounds the result is 0 or infinity; inside them 2^n stays representable in two factors, where one
-  // could be outside the normal numbers though the result is not.
+  // Beyond these bounds the result is 0 or infinity; inside them 2^n stays representable in two factors,
+  // where one could be outside the normal numbers though the result is not.
   F32 t = select(x < splat(-104.0f), splat(-104.0f), x);
   t = select(t > splat(89.0f), splat(89.0f), t);
   F32 shifted;

@@ -16,8 +16,8 @@
 #error "only files x_simd.cc, which are compiled once per instruction-set level, include this header"
 #endif
 
-// The compiler may contract a * b + c in one copy of an inlined function and not in another: results would depend
-// on an element's position. Where a fused operation is wanted, mul_add() says so.
+// The compiler may contract a * b + c in one copy of an inlined function and not in another: results would
+// depend on an element's position. Where a fused operation is wanted, mul_add() says so.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #define LOCKSTEP_UNROLL _Pragma("unroll")
@@ -30,7 +30,8 @@
 
 #define LOCKSTEP_INLINE inline __attribute__((always_inline))
 
-// A loop over the parts of a vector. Unrolled early: an array that is indexed by a variable is kept in memory.
+// A loop over the parts of a vector. Unrolled early: an array that is indexed by a variable is kept in
+// memory.
 #define LOCKSTEP_EACH_PART(i, vector) LOCKSTEP_UNROLL for (int i = 0; i < (vector).kParts; ++i)
 
 namespace lockstep::LOCKSTEP_SIMD {
@@ -218,9 +219,9 @@ LOCKSTEP_INLINE Vec<T> iota(T first) {
   return r;
 }
 
-// --- memory ----------------------------------------------------------------------------------------------------
-// load(p) reads 16 elements, load_some(p, n, fill) the first n < 16 of them; elements of 16-bit and 8-bit dtypes
-// widen to the type that is computed in.
+// --- memory ------------------------------------------------------------------------------------------------
+// load(p) reads 16 elements, load_some(p, n, fill) the first n < 16 of them; elements of 16-bit and 8-bit
+// dtypes widen to the type that is computed in.
 
 template <class T>
 struct ComputeOf {
@@ -357,7 +358,7 @@ LOCKSTEP_INLINE void store_some(float* p, int64_t n, const F32& v) {
 }
 #endif
 
-// --- folding the lanes -----------------------------------------------------------------------------------------
+// --- folding the lanes -------------------------------------------------------------------------------------
 
 // Lane l with lane l + 8, then with l + 4, l + 2, l + 1. Op::apply works on scalars and vectors alike.
 template <class Op, class T>

@@ -25,8 +25,8 @@ struct MatmulTile {
   void* workspace;               // kTileElements of the type that is computed in
 };
 
-// Computes a tile and returns it: rows of kTileColumns elements, in the workspace. Every element is the sum of
-// its products one after the other, whatever the tile's size and place.
+// Computes a tile and returns it: rows of kTileColumns elements, in the workspace. Every element is the sum
+// of its products one after the other, whatever the tile's size and place.
 using MatmulTileFunction = void* (*)(const MatmulTile&);
 
 // Indexed by DType; float32 for bfloat16 and float16, else the dtype itself.

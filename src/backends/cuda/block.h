@@ -30,8 +30,8 @@ __device__ T warp_fold(T value, Op op) {
   return value;
 }
 
-// The fold over all threads of a block of whole warps, in all threads. `shared` has room for 32 values; it may be
-// used again after the next barrier.
+// The fold over all threads of a block of whole warps, in all threads. `shared` has room for 32 values; it
+// may be used again after the next barrier.
 template <class T, class Op>
 __device__ T block_fold(T value, T neutral, T* shared, Op op) {
   value = warp_fold(value, op);

@@ -11,14 +11,15 @@
 
 namespace lockstep::cuda {
 
-// Blocks of `lanes` columns times kThreads / lanes rows; the rows are cut into chunks. All of it depends on the shape
-// alone, and so does the order of sums.
+// Blocks of `lanes` columns times kThreads / lanes rows; the rows are cut into chunks. All of it depends on
+// the shape alone, and so does the order of sums.
 struct ColumnGrid {
   int lanes = 32;
   int64_t chunks, chunk_rows;
   dim3 threads, blocks;
 
-  // A thread has `unit` neighbouring columns. `most_blocks`: about as many as there are to be, where there are rows for them.
+  // A thread has `unit` neighbouring columns. `most_blocks`: about as many as there are to be, where there
+  // are rows for them.
   ColumnGrid(int64_t rows, int64_t n, int unit = 1, int64_t max_chunks = 65535, int64_t most_blocks = 1024) {
     constexpr int64_t kRowsPerThread = 8;
     while (lanes > 1 && lanes / 2 * unit >= n) lanes /= 2;
@@ -36,12 +37,13 @@ struct ColumnGrid {
 inline dim3 join_threads() { return dim3(kThreads / 32, 32); }
 inline unsigned join_blocks(int64_t n) { return static_cast<unsigned>(ceil_div(n, kThreads / 32)); }
 
-// The most chunks that one of join_threads() joins: all are in its registers, so that it waits for memory once.
+// The most chunks that one of join_threads() joins: all are in its registers, so that it waits for memory
+// once.
 inline constexpr int kChunksPerThread = 17;
 inline constexpr int64_t kMostChunks = kChunksPerThread * 32;
 
-// Reads what chunks left, a value every `step` elements from `at` on: values[k] is that of chunk threadIdx.y + k * blockDim.y, 0
-// behind the last.
+// Reads what chunks left, a value every `step` elements from `at` on: values[k] is that of chunk
+// threadIdx.y + k * blockDim.y, 0 behind the last.
 template <class C>
 __device__ void load_chunks(const C* at, int64_t step, int64_t chunks, C (&values)[kChunksPerThread]) {
 #pragma unroll
@@ -57,7 +59,8 @@ template <int unit>
 __device__ int columns_of_block() {
   return static_cast<int>(blockDim.x) * unit;
 }
-// f(its number in the block, its number) for each of the columns that are those of `block`, in a thread of its own.
+// f(its number in the block, its number) for each of the columns that are those of `block`, in a thread of
+// its own.
 template <int unit, class F>
 __device__ void each_column(int64_t block, int64_t n, F f) {
   const int own = thread_in_block();
@@ -65,9 +68,10 @@ __device__ void each_column(int64_t block, int64_t n, F f) {
   if (own < columns_of_block<unit>() && column < n) f(own, column);
 }
 
-// Folds over the y threads of a block of `threads`, whose x threads, a power of two up to 32, have `unit` neighbouring columns
-// each: the threads of a warp by shuffles, its results into `shared`, which has threads * unit places and which nobody
-// else still uses. Behind it folded_column() is the result of any of the block's columns.
+// Folds over the y threads of a block of `threads`, whose x threads, a power of two up to 32, have `unit`
+// neighbouring columns each: the threads of a warp by shuffles, its results into `shared`, which has
+// threads * unit places and which nobody else still uses. Behind it folded_column() is the result of any of
+// the block's columns.
 template <int threads, int unit, class C, class Op>
 __device__ void fold_columns(C (&values)[unit], C* shared, Op op) {
   const int lanes = static_cast<int>(blockDim.x), thread = thread_in_block();
@@ -99,8 +103,8 @@ __device__ C sum_column(C value, C* shared) {
   return folded_column<kThreads, 1>(shared, static_cast<int>(threadIdx.x), Add());
 }
 
-// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: `most` at a time, so that their loads are under way
-// together, and what is left by halves of that.
+// f.operator()<rows>(row) for rows `row`, row + blockDim.y, ...: `most` at a time, so that their loads are
+// under way together, and what is left by halves of that.
 template <int most, class F>
 __device__ void each_row_from(int64_t row, int64_t last, F f) {
   for (; row + (most - 1) * blockDim.y < last; row += most * blockDim.y) f.template operator()<most>(row);
@@ -124,8 +128,8 @@ __device__ void store_columns(T* p, const Real<T> (&values)[unit]) {
   store_pack(p, pack);
 }
 
-// Calls f.template operator()<unit>() with the columns of type T that fit into 16 bytes where n and these pointers allow
-// it, else with 1.
+// Calls f.template operator()<unit>() with the columns of type T that fit into 16 bytes where n and these
+// pointers allow it, else with 1.
 template <class T, class F>
 void dispatch_unit(int64_t n, std::initializer_list<const void*> pointers, F f) {
   constexpr int kUnit = 16 / sizeof(T);

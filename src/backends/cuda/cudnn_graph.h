@@ -1,4 +1,5 @@
-// What programs for cuDNN's graph interface share: descriptors, tensors, and plans that are made once and launched often.
+// What programs for cuDNN's graph interface share: descriptors, tensors, and plans that are made once and
+// launched often.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -41,7 +42,8 @@ class CudnnDescriptor {
   }
 
   cudnnBackendDescriptor_t raw() const { return raw_; }
-  // All that was set, numbers and other descriptors: equal ones describe the same. Handles and addresses are left out.
+  // All that was set, numbers and other descriptors: equal ones describe the same. Handles and addresses are
+  // left out.
   const std::string& contents() const { return contents_; }
 
   template <class T>
@@ -77,15 +79,16 @@ CudnnDescriptor make_tensor(const CudnnTensor& tensor);
 // Whether an algorithm with these properties will do.
 using CudnnNotes = std::function<bool(std::span<const cudnnBackendNumericalNote_t>)>;
 
-// Operations that cuDNN runs together, with the first algorithm of its ranking that is acceptable. Nothing is measured, so the
-// choice depends on the problem alone.
+// Operations that cuDNN runs together, with the first algorithm of its ranking that is acceptable. Nothing is
+// measured, so the choice depends on the problem alone.
 class CudnnGraph {
  public:
   // Null where cuDNN has no such algorithm. The operations may go when this returns.
   static std::unique_ptr<CudnnGraph> find(std::span<const CudnnDescriptor> operations,
                                           const CudnnNotes& acceptable);
-  // The same for operations that cuDNN compiles, for half a second each: what it has made is kept for later processes, by
-  // all that the operations were told, by `rule`, which names what is acceptable, and by cuDNN's version and the GPU.
+  // The same for operations that cuDNN compiles, for half a second each: what it has made is kept for later
+  // processes, by all that the operations were told, by `rule`, which names what is acceptable, and by
+  // cuDNN's version and the GPU.
   static std::unique_ptr<CudnnGraph> find_or_compile(std::span<const CudnnDescriptor> operations,
                                                      const CudnnNotes& acceptable, const char* rule);
   ~CudnnGraph();

@@ -17,8 +17,8 @@ class CudnnGraph;
 
 enum class CudnnDirection : uint8_t { forward, backprop_input, backprop_filter };
 
-// Images are (batch, spatial dimensions..., channels), filters (out channels, spatial dimensions..., in channels of a
-// group), both dense. Spatial members have one entry a dimension.
+// Images are (batch, spatial dimensions..., channels), filters (out channels, spatial dimensions..., in
+// channels of a group), both dense. Spatial members have one entry a dimension.
 struct CudnnConvolution {
   CudnnDirection direction = CudnnDirection::forward;
   DType dtype = DType::float32;
@@ -26,8 +26,9 @@ struct CudnnConvolution {
   std::vector<int64_t> input, output, window, strides, dilations, before, after;
 };
 
-// A convolution with the first algorithm of cuDNN's ranking that gives the same bits every time and, in float32, does
-// not round its operands, unless TF32 is allowed. Nothing is measured, so the choice depends on the problem alone.
+// A convolution with the first algorithm of cuDNN's ranking that gives the same bits every time and, in
+// float32, does not round its operands, unless TF32 is allowed. Nothing is measured, so the choice depends on
+// the problem alone.
 class CudnnPlan {
  public:
   // Null where cuDNN has no such algorithm.
@@ -35,7 +36,8 @@ class CudnnPlan {
   ~CudnnPlan();
 
   size_t workspace_bytes() const;
-  // images and results as `direction` names them; what it computes is written. Pointers are aligned to 16 bytes.
+  // images and results as `direction` names them; what it computes is written. Pointers are aligned to 16
+  // bytes.
   void launch(void* x, void* filter, void* y, void* workspace, cudaStream_t stream) const;
 
  private:

@@ -1,8 +1,8 @@
-// Deferred device errors: bad values (a label out of range) that kernels meet while they run, raised by the host later, as
-// CUDA reports asynchronous errors.
+// Deferred device errors: bad values (a label out of range) that kernels meet while they run, raised by the
+// host later, as CUDA reports asynchronous errors.
 //
-// A launch does not wait for its kernel, so the kernel writes a bad value to memory that the host sees, and the next to
-// synchronize with the stream throws. Of several errors the one at the smallest position is kept.
+// A launch does not wait for its kernel, so the kernel writes a bad value to memory that the host sees, and
+// the next to synchronize with the stream throws. Of several errors the one at the smallest position is kept.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,8 @@ struct DeferredError {
 // One for each kernel that checks its inputs. Thread-safe apart from on().
 class DeferredErrors {
  public:
-  // `raise` throws the Error for what a kernel has written; it holds copies of all that it needs, and may outlive the DeferredErrors.
+  // `raise` throws the Error for what a kernel has written; it holds copies of all that it needs, and may
+  // outlive the DeferredErrors.
   explicit DeferredErrors(std::function<void(const DeferredError&)> raise);
   ~DeferredErrors();
   DeferredErrors(const DeferredErrors&) = delete;

@@ -94,7 +94,7 @@ bool CudaDevice::reads(const DeviceBackend& other) const {
   return can != 0;
 }
 
-// --- memory --------------------------------------------------------------------------------------------------------
+// --- memory ------------------------------------------------------------------------------------------------
 
 void* CudaDevice::take(size_t bytes) {
   bind(ordinal_);
@@ -222,7 +222,7 @@ void CudaDevice::set_memory_limit(int64_t bytes) {
   allocator_.set_limit(static_cast<size_t>(bytes));
 }
 
-// --- copies --------------------------------------------------------------------------------------------------------
+// --- copies ------------------------------------------------------------------------------------------------
 
 // The next slot, once its last copy has happened. With the staging's mutex held.
 char* CudaDevice::slot(Staging& s, size_t& index) {
@@ -240,8 +240,8 @@ char* CudaDevice::slot(Staging& s, size_t& index) {
 
 namespace {
 
-// One core copies 20 to 30 GB/s, half of what the bus takes: large pieces are copied by several, small ones are over before
-// others have been woken.
+// One core copies 20 to 30 GB/s, half of what the bus takes: large pieces are copied by several, small ones
+// are over before others have been woken.
 void copy_to_pinned(char* target, const char* source, size_t bytes) {
   static const int threads = std::clamp(static_cast<int>(std::thread::hardware_concurrency()) / 2, 1, 8);
   constexpr int64_t kGrain = 128 << 10;
@@ -292,7 +292,8 @@ void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) 
           "cudaMemcpyAsync to the device");
   else
     copy_pieces(target, source, bytes, copy_staging_, copy_stream_.handle());
-  // The host fills the pinned slots slower than the bus empties them, so there is hardly anything left to wait for.
+  // The host fills the pinned slots slower than the bus empties them, so there is hardly anything left to
+  // wait for.
   check(cudaEventRecord(prefetch_copied_, copy_stream_.handle()), "cudaEventRecord");
   check(cudaStreamWaitEvent(stream_.handle(), prefetch_copied_, 0), "cudaStreamWaitEvent");
   // The caller may write over what it gave as soon as this returns.
@@ -300,7 +301,8 @@ void CudaDevice::copy_from_host(void* target, const void* source, size_t bytes) 
 }
 
 bool CudaDevice::copy_async(void* target, std::span<const Piece> pieces, const Event& after, Event& sent) {
-  // From here on the GPU reads pinned memory itself: it takes longer than a core to begin, but goes on faster.
+  // From here on the GPU reads pinned memory itself: it takes longer than a core to begin, but goes on
+  // faster.
   constexpr size_t kDirect = size_t{256} << 10;
   bind(ordinal_);
   const std::lock_guard lock(copy_staging_.mutex);
@@ -364,7 +366,7 @@ void CudaDevice::copy_from_device(void* target, DeviceBackend& from, const void*
   other.stream_.wait_for(stream_);
 }
 
-// --- order ---------------------------------------------------------------------------------------------------------
+// --- order -------------------------------------------------------------------------------------------------
 
 void CudaDevice::bind_thread() const { bind(ordinal_); }
 
@@ -388,7 +390,8 @@ std::unique_ptr<CapturedGraph> CudaDevice::capture(std::span<const CapturedLaunc
   cudaGraphExec_t made = nullptr;
   try {
     check(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-    // Before each launch the stream is told what it depends on, so that the graph has no other order than that.
+    // Before each launch the stream is told what it depends on, so that the graph has no other order than
+    // that.
     std::vector<std::vector<cudaGraphNode_t>> ends(launches.size());
     for (size_t i = 0; i < launches.size(); ++i) {
       std::vector<cudaGraphNode_t> before;

@@ -18,10 +18,10 @@
 
 namespace lockstep::cuda {
 
-// Thread-safe. All work is queued on the compute stream, in the order of the calls, unless somebody names another. Memory
-// that is given back may be used again at once: whoever gets it queues behind whoever had it. Host-to-device prefetch has
-// a copy stream and blocks of its own: each is written when those who read what it held before are done, and the compute
-// stream waits for the copy.
+// Thread-safe. All work is queued on the compute stream, in the order of the calls, unless somebody names
+// another. Memory that is given back may be used again at once: whoever gets it queues behind whoever had it.
+// Host-to-device prefetch has a copy stream and blocks of its own: each is written when those who read what
+// it held before are done, and the compute stream waits for the copy.
 class CudaDevice final : public DeviceBackend, public AsyncHostCopies, private SegmentSource {
  public:
   CudaDevice(int ordinal, int index, const PhysicalGpu& gpu, const GpuOptions& options);
@@ -51,7 +51,8 @@ class CudaDevice final : public DeviceBackend, public AsyncHostCopies, private S
   AsyncHostCopies* async_host_copies() override { return this; }
 
  private:
-  // Pinned memory through which the host's bytes go, so that a copy neither waits for the stream nor for the bus.
+  // Pinned memory through which the host's bytes go, so that a copy neither waits for the stream nor for the
+  // bus.
   struct Staging {
     static constexpr size_t kSlots = 16;
     static constexpr size_t kSlotBytes = size_t{1} << 20;
@@ -88,8 +89,8 @@ class CudaDevice final : public DeviceBackend, public AsyncHostCopies, private S
   Staging staging_;
   Staging copy_staging_;
   cudaEvent_t prefetch_copied_ = nullptr;
-  // Places in the order of the compute stream, behind those who read a block. They take turns: one that was overwritten is
-  // waited for by waiting for a later one.
+  // Places in the order of the compute stream, behind those who read a block. They take turns: one that was
+  // overwritten is waited for by waiting for a later one.
   std::array<cudaEvent_t, 64> marks_{};
   std::atomic<int64_t> next_mark_{0};
 
@@ -97,8 +98,8 @@ class CudaDevice final : public DeviceBackend, public AsyncHostCopies, private S
   CachingAllocator allocator_{*this};
   MemoryInfo memory_;
   std::unordered_map<void*, PrefetchBlock> prefetch_blocks_;
-  std::vector<std::pair<void*, PrefetchBlock>>
-      prefetch_kept_;  // for the next ones; those given back last come last
+  // For the next ones; those given back last come last.
+  std::vector<std::pair<void*, PrefetchBlock>> prefetch_kept_;
 };
 
 }  // namespace lockstep::cuda

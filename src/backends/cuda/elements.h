@@ -43,7 +43,8 @@ using Sum = std::conditional_t<
                        std::conditional_t<std::is_same_v<T, int32_t>, uint32_t,
                                           std::conditional_t<std::is_same_v<T, int64_t>, uint64_t, T>>>>;
 
-// n neighbouring elements that are moved together. 16-bit ones are kept as words of two, which stay in registers.
+// n neighbouring elements that are moved together. 16-bit ones are kept as words of two, which stay in
+// registers.
 template <class T, int n, bool words = kIs16Bit<T>&& n % 2 == 0>
 struct alignas(sizeof(T) * n < 16 ? sizeof(T) * n : 16) Pack {
   T element[n];

@@ -1,4 +1,5 @@
-// Elementwise kernel calls of one scalar program as one launch: what to compute where travels with it as the kernel's argument.
+// Elementwise kernel calls of one scalar program as one launch: what to compute where travels with it as the
+// kernel's argument.
 #include <algorithm>
 #include <bit>
 #include <cstring>

@@ -14,7 +14,8 @@ using elementwise::Instruction;
 using elementwise::Opcode;
 using elementwise::Program;
 
-// The meaning of every opcode that is not an operator of the language; ops/elementwise/program.h says what it is.
+// The meaning of every opcode that is not an operator of the language; ops/elementwise/program.h says what it
+// is.
 constexpr const char* kPrelude = R"(
 typedef long long i64;
 typedef unsigned long long u64;
@@ -391,7 +392,8 @@ int vector_width(const Walk& walk, std::span<const DType> dtypes) {
 
 namespace {
 
-// What a thread does with V elements: pointers a0, a1, ... say where each operand has them, or the one that all read.
+// What a thread does with V elements: pointers a0, a1, ... say where each operand has them, or the one that
+// all read.
 std::string unit_code(const Program& program, std::span<const DType> dtypes,
                       const std::function<bool(size_t)>& packed) {
   const size_t inputs = program.inputs.size();

@@ -29,26 +29,27 @@ int vector_width(const Walk& walk, std::span<const DType> dtypes);
 
 inline constexpr const char* kElementwiseKernel = "elementwise";
 
-// The kernel's one argument is a struct of 64-bit words: a pointer for each operand, then the byte strides of each
-// loop (by loop, by operand), the sizes of the loops with the innermost in units of the width in use, the number of
-// units in all, and whether that width is vector_width() or 1.
+// The kernel's one argument is a struct of 64-bit words: a pointer for each operand, then the byte strides of
+// each loop (by loop, by operand), the sizes of the loops with the innermost in units of the width in use,
+// the number of units in all, and whether that width is vector_width() or 1.
 std::string elementwise_source(const elementwise::Program& program, const Walk& walk,
                                std::span<const DType> dtypes);
 
-// The same program over several sets of operands with one launch, each input either whole (an element for each of the
-// result) or one element.
+// The same program over several sets of operands with one launch, each input either whole (an element for
+// each of the result) or one element.
 struct GroupLayout {
   size_t capacity = 1;  // most sets
   unsigned units = 1;   // of the width in use, that a block handles
   int width = 1;        // elements that a thread handles at once where memory lies well for it
 };
-// The kernel's one argument, for capacity C: the number of sets as a 64-bit word; C arrays of a pointer for each operand; C
-// numbers of elements, 64-bit words; C 32-bit numbers of the block behind a set's last one, and C 32-bit words that say whether
-// a set's width is the layout's or 1. `whole`: by operand, true for outputs.
+// The kernel's one argument, for capacity C: the number of sets as a 64-bit word; C arrays of a pointer for
+// each operand; C numbers of elements, 64-bit words; C 32-bit numbers of the block behind a set's last one,
+// and C 32-bit words that say whether a set's width is the layout's or 1. `whole`: by operand, true for
+// outputs.
 std::string elementwise_group_source(const elementwise::Program& program, const std::vector<bool>& whole,
                                      std::span<const DType> dtypes, const GroupLayout& layout);
 
-// --- for kernels with loops of their own -------------------------------------------------------------------------
+// --- for kernels with loops of their own -------------------------------------------------------------------
 
 // What an element is in memory; bfloat16 and float16 are their bits.
 const char* stored_type(DType dtype);

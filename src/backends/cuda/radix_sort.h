@@ -16,8 +16,8 @@ struct SortBuffers {
 
 size_t radix_sort_bytes(int64_t count);
 
-// By bits [0, bits) of the keys in set 0; returns the set that holds the result, which depends on count and bits alone.
-// `scratch` has radix_sort_bytes(count) bytes.
+// By bits [0, bits) of the keys in set 0; returns the set that holds the result, which depends on count and
+// bits alone. `scratch` has radix_sort_bytes(count) bytes.
 int radix_sort(const SortBuffers& buffers, int64_t count, int bits, void* scratch, cudaStream_t stream);
 
 }  // namespace lockstep::cuda

@@ -20,7 +20,8 @@ std::string compile_to_code(const std::string& source, const std::string& chip);
 // Multiprocessors of the GPU that the calling thread is bound to.
 int multiprocessors();
 
-// Compiled when it is launched for the first time: the kernels of a step that becomes one kernel never are. One launch at a time.
+// Compiled when it is launched for the first time: the kernels of a step that becomes one kernel never are.
+// One launch at a time.
 class RuntimeKernel {
  public:
   RuntimeKernel() = default;  // nothing to compute

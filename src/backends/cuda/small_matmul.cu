@@ -58,8 +58,8 @@ __global__ void __launch_bounds__(kThreads)
   float sums[Per] = {};
   for (int64_t k0 = part * share; k0 < end; k0 += kDepth) {
     const int depth = static_cast<int>(min(static_cast<int64_t>(kDepth), end - k0));
-    // Neighbouring lanes read neighbouring elements, whichever way a matrix lies. All are on their way before the
-    // first is stored.
+    // Neighbouring lanes read neighbouring elements, whichever way a matrix lies. All are on their way before
+    // the first is stored.
     const bool a_by_row = p.a_column == 1, b_by_column = p.b_row == 1;
     const auto a_place = [&](int i) {
       return a_by_row ? Place{warp + i / 4 * kWarps, lane + i % 4 * 32} : Place{lane, warp + i * kWarps};

@@ -1,5 +1,5 @@
-// Products of matrices so small that the time goes into launches and waiting for memory: one kernel, in full float32,
-// with bias and activation. Several times faster there than a library's general kernels.
+// Products of matrices so small that the time goes into launches and waiting for memory: one kernel, in full
+// float32, with bias and activation. Several times faster there than a library's general kernels.
 #pragma once
 
 #include "backends/cuda/strided_matmul.h"
@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda {
 
-// How a product is cut: blocks of 32 rows and 8 * rows_per_thread columns, and the inner dimension over the blocks of a
-// cluster, which add up in a fixed order.
+// How a product is cut: blocks of 32 rows and 8 * rows_per_thread columns, and the inner dimension over the
+// blocks of a cluster, which add up in a fixed order.
 struct SmallMatmulPlan {
   int rows_per_thread = 1;
   int cluster = 1;

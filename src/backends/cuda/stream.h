@@ -12,8 +12,9 @@ namespace lockstep::cuda {
 // Binds the calling thread to its device where CUDA asks for it.
 class CudaStream final : public Stream {
  public:
-  // `urgent`: others wait for what it does, so that it comes before what the GPU could do instead. `captures`: where the
-  // graphs are captured that this stream replays; their kernels' deferred errors show where this one is waited for.
+  // `urgent`: others wait for what it does, so that it comes before what the GPU could do instead.
+  // `captures`: where the graphs are captured that this stream replays; their kernels' deferred errors show
+  // where this one is waited for.
   enum class Priority : bool { normal, urgent };
   explicit CudaStream(DeviceBackend& device, Priority priority = Priority::normal,
                       const CudaStream* captures = nullptr);

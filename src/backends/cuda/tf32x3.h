@@ -1,9 +1,11 @@
-// Products of float32 matrices on tensor cores at float32's accuracy, in device code: the tile of a block. Kernels bring the
-// operands (plain matrices, images under a convolution's window) as sources; see tf32x3_matmul.cu.
+// Products of float32 matrices on tensor cores at float32's accuracy, in device code: the tile of a block.
+// Kernels bring the operands (plain matrices, images under a convolution's window) as sources; see
+// tf32x3_matmul.cu.
 //
-// Tensor cores read 11 of a float's 24 bits (TF32). A float is the sum of two that fit, high and low, and a product of two
-// floats is three of theirs: high high + high low + low high. The fourth is smaller than what float32 rounds away. The cores cut
-// sums off instead of rounding them, so only kDepth products are added there; longer sums are float32 additions.
+// Tensor cores read 11 of a float's 24 bits (TF32). A float is the sum of two that fit, high and low, and a
+// product of two floats is three of theirs: high high + high low + low high. The fourth is smaller than what
+// float32 rounds away. The cores cut sums off instead of rounding them, so only kDepth products are added
+// there; longer sums are float32 additions.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -27,14 +29,16 @@ struct Cut {
   static constexpr bool kWarpGroups = false;
 };
 
-// Four warps, a warp group, multiply together (wgmma, of Hopper alone): each has 16 rows, and all columns. The tensor cores read
-// the right matrix from shared memory, where its halves are put once for all warps, and work while the warps go on.
+// Four warps, a warp group, multiply together (wgmma, of Hopper alone): each has 16 rows, and all columns.
+// The tensor cores read the right matrix from shared memory, where its halves are put once for all warps, and
+// work while the warps go on.
 struct WarpGroupCut : Cut<128, 128, 8, 1, 1> {
   static constexpr bool kWarpGroups = true;
 };
 
-// A tile of an operand in shared memory. `outer` is a row of the left or a column of the right matrix. Whichever of the two
-// dimensions lies dense in memory lies dense here, and the lanes that read a fragment meet all banks.
+// A tile of an operand in shared memory. `outer` is a row of the left or a column of the right matrix.
+// Whichever of the two dimensions lies dense in memory lies dense here, and the lanes that read a fragment
+// meet all banks.
 template <int kOuter, bool kByDepth>
 struct OperandTile {
   static constexpr int kPitch = kByDepth ? kDepth + 4 : kOuter + 8;
@@ -113,8 +117,9 @@ __device__ inline void split(float x, unsigned& high, unsigned& low) {
   high = (__float_as_uint(x) + 0x1000u) & 0xffffe000u;
   low = __float_as_uint(x - __uint_as_float(high));
 }
-// Fragments of a tile for an instruction: 16 x 8 of the left matrix (four floats of a thread), 8 x 8 of the right one (two).
-// Where four neighbours along the inner dimension are a line of 16 bytes, ldmatrix deals them out as the instruction wants them.
+// Fragments of a tile for an instruction: 16 x 8 of the left matrix (four floats of a thread), 8 x 8 of the
+// right one (two). Where four neighbours along the inner dimension are a line of 16 bytes, ldmatrix deals
+// them out as the instruction wants them.
 template <class Tile, bool kByDepth, int kCount>
 __device__ inline void read_fragment(float (&x)[kCount], const float* tile, int outer, int k) {
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -169,8 +174,9 @@ __device__ inline void multiply(float (&sum)[4], const unsigned (&a)[4], const u
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-// The halves of a tile of the right matrix as warp groups read them: columns of kDepth floats, a line of 128 bytes each, whose
-// eight pieces change places from line to line so that eight lines at a time meet all banks (a swizzle of 128 bytes).
+// The halves of a tile of the right matrix as warp groups read them: columns of kDepth floats, a line of 128
+// bytes each, whose eight pieces change places from line to line so that eight lines at a time meet all banks
+// (a swizzle of 128 bytes).
 template <class C>
 struct alignas(1024) RightHalves {
   unsigned high[2][C::kColumns * kDepth], low[2][C::kColumns * kDepth];
@@ -225,8 +231,8 @@ struct Sums {
   }
 };
 
-// The products of kDepth places of the inner dimension, added to `sums`. While a warp's tensor core works on 16 rows, the next
-// ones are read and cut in halves; `between(step)` is called meanwhile, too.
+// The products of kDepth places of the inner dimension, added to `sums`. While a warp's tensor core works on
+// 16 rows, the next ones are read and cut in halves; `between(step)` is called meanwhile, too.
 template <class C, class A, class B, class Between>
 __device__ inline void add_products(Sums<C>& sums, const float* a, const float* b, Between between) {
   using TileA = OperandTile<C::kRows, A::kByDepth>;
@@ -281,7 +287,7 @@ __device__ inline void add_products(Sums<C>& sums, const float* a, const float* 
   add_row(C::kDown - 1);
 }
 
-// --- warp groups ---------------------------------------------------------------------------------------------------
+// --- warp groups -------------------------------------------------------------------------------------------
 
 // d (64 x 128, of a warp group) = a b, or d += a b.
 __device__ inline void multiply_by_group(float (&d)[16][4], const unsigned (&a)[4], uint64_t b, bool add) {
@@ -419,10 +425,10 @@ __device__ inline void add_by_warp_groups(Sums<C>& sums, Memory<C, A, B>& memory
   }
 }
 
-// --- a tile ----------------------------------------------------------------------------------------------------------
+// --- a tile ------------------------------------------------------------------------------------------------
 
-// Infinity has no such halves, nor has a number that rounds up to it: a sum with one of them comes out as NaN, and is made
-// again, one product after the other, by put_sums().
+// Infinity has no such halves, nor has a number that rounds up to it: a sum with one of them comes out as
+// NaN, and is made again, one product after the other, by put_sums().
 template <class A, class B>
 __device__ __noinline__ float plain_sum(const A& a, const B& b, int row, int column, int begin, int end) {
   const typename A::Outer of_a = a.outer(row);
@@ -436,7 +442,8 @@ __device__ __noinline__ float plain_sum(const A& a, const B& b, int row, int col
   return sum;
 }
 
-// The sums over begin .. end of the inner dimension for the tile at (row0, column0), by all threads of a block.
+// The sums over begin .. end of the inner dimension for the tile at (row0, column0), by all threads of a
+// block.
 template <class C, class A, class B>
 __device__ inline void tile_sums(Sums<C>& sums, Memory<C, A, B>& memory, const A& a, const B& b, int row0,
                                  int column0, int begin, int end) {
@@ -478,8 +485,9 @@ __device__ inline void tile_sums(Sums<C>& sums, Memory<C, A, B>& memory, const A
   }
 }
 
-// A tile's sums in shared memory, in place of the operands. What becomes of them there is a short loop: code for each of a thread's
-// 64 sums is 100 KB, which no cache of instructions holds beside the rest, and every block fetched it anew (17 us).
+// A tile's sums in shared memory, in place of the operands. What becomes of them there is a short loop: code
+// for each of a thread's 64 sums is 100 KB, which no cache of instructions holds beside the rest, and every
+// block fetched it anew (17 us).
 template <class C>
 struct SumsTile {
   static constexpr int kPitch = C::kColumns + 8;  // eight lines that a warp writes at a time meet all banks

@@ -7,7 +7,8 @@ namespace {
 
 using tf32x3::Finish;
 
-// A matrix, or one of a batch. `outer` are its rows where it is the left factor, its columns where it is the right one.
+// A matrix, or one of a batch. `outer` are its rows where it is the left factor, its columns where it is the
+// right one.
 template <bool by_depth>
 class Matrix {
  public:

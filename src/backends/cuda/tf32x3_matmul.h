@@ -1,5 +1,5 @@
-// Products of float32 matrices on tensor cores at float32's accuracy (tf32x3.h): about twice as fast on Hopper as in float32
-// arithmetic.
+// Products of float32 matrices on tensor cores at float32's accuracy (tf32x3.h): about twice as fast on
+// Hopper as in float32 arithmetic.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace lockstep::cuda {
 
 class Tf32x3Matmul {
  public:
-  // Nothing where the product is not one for this kernel: matrices of which neither dimension is dense, more than 2^31
-  // elements, or so thin that tiles would be empty.
+  // Nothing where the product is not one for this kernel: matrices of which neither dimension is dense, more
+  // than 2^31 elements, or so thin that tiles would be empty.
   static std::optional<Tf32x3Matmul> make(const StridedMatmul& product);
 
   size_t workspace_bytes() const { return plan_.workspace_bytes(size_); }

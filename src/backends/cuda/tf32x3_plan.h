@@ -14,8 +14,8 @@ struct ProductSize {
   int batches = 1;
 };
 
-// What multiplies: the warps of a block, each a part of a tile of kLargeTile or kSmallTile a side, or groups of warps, where a
-// chip has these (Hopper).
+// What multiplies: the warps of a block, each a part of a tile of kLargeTile or kSmallTile a side, or groups
+// of warps, where a chip has these (Hopper).
 enum class Tiles : uint8_t { small, large, warp_groups };
 
 struct Plan {
@@ -34,7 +34,8 @@ struct Plan {
   }
 };
 
-// What a plan depends on beside the product, so that a product has the same bits in every run on a kind of GPU.
+// What a plan depends on beside the product, so that a product has the same bits in every run on a kind of
+// GPU.
 struct Gpu {
   int processors = 0;
   bool warp_groups = false;

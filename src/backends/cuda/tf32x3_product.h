@@ -1,5 +1,6 @@
-// A product of two matrices by tf32x3.h's tiles: how it is cut over the GPU, and its launch. For files that nvcc compiles;
-// sources of operands are those of tf32x3.h, and give what is theirs of a batch of products by `of_batch(index)`.
+// A product of two matrices by tf32x3.h's tiles: how it is cut over the GPU, and its launch. For files that
+// nvcc compiles; sources of operands are those of tf32x3.h, and give what is theirs of a batch of products by
+// `of_batch(index)`.
 #pragma once
 
 #include <algorithm>
@@ -38,7 +39,8 @@ struct Finish {
 // Rows of a tile that a thread has under way at the same time.
 inline constexpr int kRowsAtOnce = 4;
 
-// Stores a tile of C, finished; `row0` and `column0` are its first, `c` and the addend begin with the product's.
+// Stores a tile of C, finished; `row0` and `column0` are its first, `c` and the addend begin with the
+// product's.
 template <class C>
 __device__ inline void store_tile(const SumsTile<C>& tile, const Finish& finish, float* c, int row0,
                                   int column0, const ProductSize& size) {

@@ -1,8 +1,8 @@
 // A Gloo context whose waits another thread can end.
 //
-// Closing a connection ends what Gloo waits to receive from it, but not a send of which a part is written: that would wait for
-// Gloo's own time limit, although everybody knows that the peer is gone. So the buffers that collectives make are kept track of,
-// and abort() ends their waits.
+// Closing a connection ends what Gloo waits to receive from it, but not a send of which a part is written:
+// that would wait for Gloo's own time limit, although everybody knows that the peer is gone. So the buffers
+// that collectives make are kept track of, and abort() ends their waits.
 #pragma once
 
 #include <gloo/rendezvous/context.h>

@@ -29,8 +29,8 @@ namespace {
 using comm::MessageReader;
 using comm::MessageWriter;
 
-// What the ranks tell each other before they are connected. Every rank sets the same kinds of keys in the same order, so
-// that each set() is a gathering of the group.
+// What the ranks tell each other before they are connected. Every rank sets the same kinds of keys in the
+// same order, so that each set() is a gathering of the group.
 class GroupStore final : public ::gloo::rendezvous::Store {
  public:
   GroupStore(comm::Group& group, double timeout_s) : group_(group), timeout_s_(timeout_s) {}
@@ -117,8 +117,8 @@ GlooCommunicator::GlooCommunicator(int rank, int size, const comm::CommunicatorO
       if (std::find(before.begin(), before.end(), fd) == before.end())
         sockets_.push_back(fcntl(fd, F_DUPFD_CLOEXEC, 0));
   });
-  // From here on whoever looks after the run ends what does not end, and knows who is missing, also in a process that was
-  // stopped while the others closed their connections: Gloo's own limit is behind that.
+  // From here on whoever looks after the run ends what does not end, and knows who is missing, also in a
+  // process that was stopped while the others closed their connections: Gloo's own limit is behind that.
   context_->setTimeout(milliseconds(options.timeout_s + 5));
 }
 

@@ -12,7 +12,8 @@ namespace lockstep::gloo_engine {
 
 class GlooCommunicator final : public comm::HostCommunicator, private comm::Messages {
  public:
-  // Meets the others through the options' group, and listens at the address that the group knows this process by.
+  // Meets the others through the options' group, and listens at the address that the group knows this process
+  // by.
   GlooCommunicator(int rank, int size, const comm::CommunicatorOptions& options);
   ~GlooCommunicator() override;
 
@@ -29,7 +30,8 @@ class GlooCommunicator final : public comm::HostCommunicator, private comm::Mess
   void begin_send(size_t slot, int to, const void* data, size_t bytes) override;
   void begin_receive(size_t slot, int from, void* data, size_t bytes) override;
   void finish(size_t slot) override;
-  // Gloo tells collectives apart that are under way at the same time: here there is one, and the next has another tag.
+  // Gloo tells collectives apart that are under way at the same time: here there is one, and the next has
+  // another tag.
   uint32_t next_tag() { return tag_++; }
 
   std::shared_ptr<AbortableContext> context_;

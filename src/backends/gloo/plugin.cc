@@ -20,7 +20,8 @@ class Backend final : public comm::CommunicatorBackend {
   std::string make_id() const override { return "gloo"; }
   std::unique_ptr<comm::Communicator> join(Device&, const std::string&, int rank, int size,
                                            const comm::CommunicatorOptions& options) const override {
-    // Gloo writes to sockets without MSG_NOSIGNAL: a peer that has gone would end this process instead of being named.
+    // Gloo writes to sockets without MSG_NOSIGNAL: a peer that has gone would end this process instead of
+    // being named.
     struct sigaction now {};
     if (sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
     return std::make_unique<GlooCommunicator>(rank, size, options);

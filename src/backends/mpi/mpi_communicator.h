@@ -1,9 +1,9 @@
 // A rank of MPI's world.
 //
-// A call of MPI that waits for a dead process never returns. Collectives are therefore begun and then tested, again and
-// again, so that whoever looks after the run can end the wait; what was begun is abandoned then, and MPI with it. MPI's own
-// collectives of that kind take several times as long to begin as the blocking ones: the sum, which every step waits for, is
-// made of messages where the ranks are few.
+// A call of MPI that waits for a dead process never returns. Collectives are therefore begun and then tested,
+// again and again, so that whoever looks after the run can end the wait; what was begun is abandoned then,
+// and MPI with it. MPI's own collectives of that kind take several times as long to begin as the blocking
+// ones: the sum, which every step waits for, is made of messages where the ranks are few.
 #pragma once
 
 #include <mpi.h>
@@ -15,8 +15,8 @@
 
 namespace lockstep::mpi_engine {
 
-// Initialises MPI at its first call; the process leaves MPI when it ends. Throws Error(unsupported) where this process is
-// not one of `size` ranks of a launcher of MPI's.
+// Initialises MPI at its first call; the process leaves MPI when it ends. Throws Error(unsupported) where
+// this process is not one of `size` ranks of a launcher of MPI's.
 void enter_world(int rank, int size);
 
 class MpiCommunicator final : public comm::HostCommunicator, private comm::Messages {

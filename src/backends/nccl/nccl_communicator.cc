@@ -105,7 +105,7 @@ NcclCommunicator::~NcclCommunicator() {
   cudaFree(meeting_);
 }
 
-// --- collectives ---------------------------------------------------------------------------------------------------
+// --- collectives -------------------------------------------------------------------------------------------
 
 template <class Call>
 void NcclCommunicator::queue(const Operation& operation, Stream& stream, Call call) {
@@ -214,9 +214,10 @@ void NcclCommunicator::wait(Stream& stream) {
   check();
 }
 
-// --- failures ------------------------------------------------------------------------------------------------------
+// --- failures ----------------------------------------------------------------------------------------------
 
-// Behind what was queued: from now on it is looked at until it has ended. What is being captured does not happen now.
+// Behind what was queued: from now on it is looked at until it has ended. What is being captured does not
+// happen now.
 void NcclCommunicator::note(const Operation& operation, Stream& stream) {
   stream.device().bind_thread();
   if (is_capturing(stream)) return;

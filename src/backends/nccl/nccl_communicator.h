@@ -1,8 +1,8 @@
 // A rank of an NCCL communicator.
 //
-// NCCL neither blocks the caller nor is trusted to end: a thread looks at what is queued, at NCCL's own errors and at
-// the group of processes, and aborts the communicator where a rank is lost, an error occurs or the time is over. Kernels
-// that wait for others end then.
+// NCCL neither blocks the caller nor is trusted to end: a thread looks at what is queued, at NCCL's own
+// errors and at the group of processes, and aborts the communicator where a rank is lost, an error occurs or
+// the time is over. Kernels that wait for others end then.
 #pragma once
 
 #include <cuda_runtime_api.h>

@@ -36,7 +36,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What a scheduler or a person may send to the agent itself; its workers, in groups of their own, get it from here.
+// What a scheduler or a person may send to the agent itself; its workers, in groups of their own, get it from
+// here.
 constexpr std::array kPassedOn{SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2};
 
 constexpr size_t kLongestLine = 1 << 16;
@@ -245,8 +246,8 @@ class Agent {
     for (const int number : passed_on_) workers_.back().process.signal(number);
   }
 
-  // To stop, a process is asked once: programs take the second request for impatience, and both the launcher and the
-  // scheduler may send one.
+  // To stop, a process is asked once: programs take the second request for impatience, and both the launcher
+  // and the scheduler may send one.
   void pass_on(int number) {
     if (number == SIGSTOP) stopped_ = true;
     if (number == SIGCONT) stopped_ = false;

@@ -1,5 +1,6 @@
-// The part of the launcher that runs on each machine of a job, or as each task of srun: it starts the workers there, gives
-// their output on, and ends them with all that they have started when it is told to or when the launcher is gone.
+// The part of the launcher that runs on each machine of a job, or as each task of srun: it starts the workers
+// there, gives their output on, and ends them with all that they have started when it is told to or when the
+// launcher is gone.
 #pragma once
 
 namespace lockstep::launch {

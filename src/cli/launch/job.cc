@@ -134,7 +134,8 @@ class Job::Impl {
         Process process(
             {.words = plan.command,
              .reads = true,
-             // Agents that are gone from the machine end the connection, and so themselves; ssh need not stay.
+             // Agents that are gone from the machine end the connection, and so themselves; ssh need not
+             // stay.
              .signal_at_our_death = plan.starter == Starter::ssh ? SIGKILL : 0});
         agents_.emplace_back(plan, std::move(process));
       } catch (const Error& error) {
@@ -198,8 +199,8 @@ class Job::Impl {
     phase_ = Phase::running;
   }
 
-  // Machines are divided among their workers unless somebody else has done it: a scheduler that gives each task CPUs or
-  // GPUs of its own. Returns where the workers are and what they have.
+  // Machines are divided among their workers unless somebody else has done it: a scheduler that gives each
+  // task CPUs or GPUs of its own. Returns where the workers are and what they have.
   std::string divide_machines() {
     std::map<std::string, std::vector<int>> by_host;
     std::vector<std::string> hosts;  // in the order of their ranks
@@ -355,8 +356,8 @@ class Job::Impl {
     end_if_all_have();
   }
 
-  // The others go on without a worker that has failed, and it is started again as long as they do. The job is as good as those
-  // who stay to the end of it.
+  // The others go on without a worker that has failed, and it is started again as long as they do. The job is
+  // as good as those who stay to the end of it.
   void note_end_in_elastic(int rank) {
     if (worker(rank).status.good()) {
       ended_well_ = true;

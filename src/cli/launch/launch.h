@@ -1,5 +1,5 @@
-// Starting the workers of a job on one machine, on several over ssh, or in a Slurm allocation, and staying with them until
-// the last has ended: docs/decisions/0041-agents-start-workers.md says how.
+// Starting the workers of a job on one machine, on several over ssh, or in a Slurm allocation, and staying
+// with them until the last has ended: docs/decisions/0041-agents-start-workers.md says how.
 #pragma once
 
 #include <string>
@@ -12,8 +12,8 @@ struct LaunchOptions {
   int workers = 0;         // 0: as many as `hosts` has room for, or the allocation tasks
   std::string hosts = {};  // "a:2,b:2"; empty: this machine, or the allocation's
   bool slurm = true;       // false: this machine also inside an allocation
-  std::string address =
-      {};  // HOST or HOST:PORT at which rank 0 is met; empty: the first host's name, a free port
+  // HOST or HOST:PORT at which rank 0 is met; empty: the first host's name, a free port.
+  std::string address = {};
   std::string folder = {};                    // that workers work in, on every machine
   std::vector<std::string> environment = {};  // NAME or NAME=VALUE, for workers
   bool divide = true;                         // a machine's CPUs and GPUs among its workers
@@ -31,9 +31,10 @@ struct LaunchOptions {
 // Before the restart that follows so many others.
 double backoff_s(const LaunchOptions& options, int restarts);
 
-// Returns the exit status: 0 where all workers ended well; the status of the worker that failed first, 128 and the
-// signal's number where one killed it; 128 and the number of the signal that stopped the job; 127 or 126 where the program
-// does not exist or cannot be executed. Throws Error where nothing was started because of a mistake.
+// Returns the exit status: 0 where all workers ended well; the status of the worker that failed first, 128
+// and the signal's number where one killed it; 128 and the number of the signal that stopped the job; 127 or
+// 126 where the program does not exist or cannot be executed. Throws Error where nothing was started because
+// of a mistake.
 int launch(const LaunchOptions& options);
 
 }  // namespace lockstep::launch

@@ -1,4 +1,5 @@
-// Jobs as people start them: the real tool with small programs as workers, a stand-in for ssh and one for srun.
+// Jobs as people start them: the real tool with small programs as workers, a stand-in for ssh and one for
+// srun.
 #include "cli/launch/launch.h"
 
 #include <gmock/gmock.h>
@@ -60,8 +61,8 @@ class Launch : public ToolTest {
     fs::permissions(file, fs::perms::owner_all);
   }
 
-  // Runs the command in another folder and with hardly any environment, as a login on another machine would. The
-  // connection is a process of its own, and what it has started is in a session of its own.
+  // Runs the command in another folder and with hardly any environment, as a login on another machine would.
+  // The connection is a process of its own, and what it has started is in a session of its own.
   void write_ssh() const {
     write_program("ssh", R"(echo "$@" >> ")" + folder_.string() + R"(/ssh_calls"
 for command; do :; done
@@ -69,7 +70,8 @@ cd /
 cat | env -i HOME=/ PATH=/usr/bin:/bin setsid sh -c "$command")");
   }
 
-  // All processes that have this test's folder in one of their arguments and are not one of those that look for them.
+  // All processes that have this test's folder in one of their arguments and are not one of those that look
+  // for them.
   std::vector<int> processes_with(const std::string& argument) const {
     std::vector<int> found;
     for (const auto& entry : fs::directory_iterator("/proc")) {
@@ -116,7 +118,7 @@ cat | env -i HOME=/ PATH=/usr/bin:/bin setsid sh -c "$command")");
   }
 };
 
-// --- one machine ---------------------------------------------------------------------------------------------------
+// --- one machine -------------------------------------------------------------------------------------------
 
 TEST_F(Launch, WorkersKnowTheirPlaceAndLinesTheirRank) {
   const Answer answer = shell(
@@ -212,7 +214,7 @@ TEST_F(Launch, LongAndManyLinesArriveWhole) {
   EXPECT_THAT(answer.output, AllOf(HasSubstr("[1] 1%\n"), HasSubstr("[1] 2%\n"), Not(HasSubstr("[1] \n"))));
 }
 
-// --- failures ------------------------------------------------------------------------------------------------------
+// --- failures ----------------------------------------------------------------------------------------------
 
 TEST_F(Launch, TheFirstFailureIsNamedWithItsLastLines) {
   const Answer answer = shell(
@@ -284,7 +286,7 @@ TEST_F(Launch, OutputThatNobodyReadsStopsNoJob) {
   EXPECT_TRUE(fs::exists(folder_ / "done_0") && fs::exists(folder_ / "done_1"));
 }
 
-// --- signals -------------------------------------------------------------------------------------------------------
+// --- signals -----------------------------------------------------------------------------------------------
 
 TEST_F(Launch, SignalsArePassedOn) {
   const auto trapping = [](const std::string& signals) {
@@ -349,7 +351,7 @@ TEST_F(Launch, SuspendedAndContinued) {
   EXPECT_EQ(status_of(job), 143);
 }
 
-// --- starting again ------------------------------------------------------------------------------------------------
+// --- starting again ----------------------------------------------------------------------------------------
 
 TEST_F(Launch, TheJobIsStartedAgain) {
   const Answer answer = shell(
@@ -415,7 +417,7 @@ TEST_F(Launch, AnElasticJobGoesOnWithoutAWorkerThatFailsTooOften) {
   EXPECT_THAT(answer.errors, HasSubstr("no restarts are left; the others go on without it"));
 }
 
-// --- over ssh ------------------------------------------------------------------------------------------------------
+// --- over ssh ----------------------------------------------------------------------------------------------
 
 TEST_F(Launch, HostsAreReachedBySsh) {
   write_ssh();
@@ -480,7 +482,8 @@ TEST_F(Launch, RemoteWorkersEndWithTheConnection) {
       start({"--hosts", "a:2", "--", "sh", "-c", "sh " + argument + " & : > there_$LOCKSTEP_RANK; wait"});
   wait_for_workers(2);
   wait_until([&] { return processes_with(argument).size() >= 4; });
-  // The end of ssh that is on this machine: in the launcher's group of processes for it, the agent in one of its own.
+  // The end of ssh that is on this machine: in the launcher's group of processes for it, the agent in one of
+  // its own.
   const std::vector<std::string> children =
       lines_of(of_system("/proc/" + std::to_string(job) + "/task/" + std::to_string(job) + "/children"));
   ASSERT_FALSE(children.empty());
@@ -505,7 +508,7 @@ TEST_F(Launch, AnAgentThatHearsNothingEndsEverything) {
   EXPECT_TRUE(processes_with((folder_ / "left").string()).empty());
 }
 
-// --- under Slurm ---------------------------------------------------------------------------------------------------
+// --- under Slurm -------------------------------------------------------------------------------------------
 
 class LaunchUnderSlurm : public Launch {
  protected:
@@ -562,7 +565,7 @@ TEST_F(LaunchUnderSlurm, ThisMachineWhereThatIsAskedForOrSrunHasGivenIt) {
       "--no-slurm");
 }
 
-// --- mistakes ------------------------------------------------------------------------------------------------------
+// --- mistakes ----------------------------------------------------------------------------------------------
 
 TEST_F(Launch, MistakesAreOneLine) {
   expect_one_line("lockstep launch -n 0 -- true", "0 is not a whole number from 1", 2);

@@ -1,5 +1,5 @@
-// What a machine has to train on, and how its workers share it: each has CPUs and GPUs of its own, so that four workers
-// do not each start a thread per core, or all compute on the first GPU.
+// What a machine has to train on, and how its workers share it: each has CPUs and GPUs of its own, so that
+// four workers do not each start a thread per core, or all compute on the first GPU.
 #pragma once
 
 #include <string>
@@ -17,12 +17,12 @@ struct Machine {
   bool operator==(const Machine&) const = default;
 };
 
-// The CPUs of this process' affinity, and the GPUs of CUDA_VISIBLE_DEVICES or, where that is not set, of the driver's
-// files in `devices`.
+// The CPUs of this process' affinity, and the GPUs of CUDA_VISIBLE_DEVICES or, where that is not set, of the
+// driver's files in `devices`.
 Machine this_machine(const std::string& devices = "/dev");
 
-// One worker's part. Workers have equal parts: what cannot be divided is left to the system. Where there are more workers
-// than CPUs or GPUs, several have the same one.
+// One worker's part. Workers have equal parts: what cannot be divided is left to the system. Where there are
+// more workers than CPUs or GPUs, several have the same one.
 struct Share {
   std::vector<int> cpus;
   std::vector<std::string> gpus;

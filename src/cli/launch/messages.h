@@ -1,6 +1,6 @@
-// What the launcher and the agents on its machines say to each other: lines over the agent's input and output, which may
-// be a pipe, a connection of ssh, or a step of srun, which gives every line of input to all agents and mixes their lines
-// of output.
+// What the launcher and the agents on its machines say to each other: lines over the agent's input and
+// output, which may be a pipe, a connection of ssh, or a step of srun, which gives every line of input to all
+// agents and mixes their lines of output.
 #pragma once
 
 #include <map>
@@ -15,7 +15,7 @@
 
 namespace lockstep::launch {
 
-// --- to an agent ---------------------------------------------------------------------------------------------------
+// --- to an agent -------------------------------------------------------------------------------------------
 
 // What it is to start when it is told to; it looks whether it can.
 struct Preparation {
@@ -32,7 +32,8 @@ struct Start {
   std::string address = {};  // host:port at which rank 0 is met
   std::string secret = {};
   int restart = 0;  // how often the job, or this worker, was started before
-  // What each of the ranks to be started may use; an agent starts those of its own. Without a value: all of the machine.
+  // What each of the ranks to be started may use; an agent starts those of its own. Without a value: all of
+  // the machine.
   std::map<int, std::optional<Share>> workers = {};
 };
 
@@ -51,7 +52,7 @@ extern const std::string kEndLine;    // leave nothing behind and go
 Preparation preparation_from(const Json& json);
 Start start_from(const Json& json);
 
-// --- from an agent -------------------------------------------------------------------------------------------------
+// --- from an agent -----------------------------------------------------------------------------------------
 
 enum class ReportKind : char {
   ready = 'r',    // a ReadyReport

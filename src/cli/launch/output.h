@@ -1,4 +1,5 @@
-// What people see of a job: the workers' lines with their ranks in front, a file per rank, and the launcher's own words.
+// What people see of a job: the workers' lines with their ranks in front, a file per rank, and the launcher's
+// own words.
 #pragma once
 
 #include <deque>
@@ -20,10 +21,12 @@ struct OutputOptions {
 
 class Output {
  public:
-  // Throws Error(invalid_argument) where `shown` names no ranks of the job, Error(io) where the folder cannot be written to.
+  // Throws Error(invalid_argument) where `shown` names no ranks of the job, Error(io) where the folder cannot
+  // be written to.
   explicit Output(const OutputOptions& options);
 
-  // The rank's file is a new one: rank_0.log, and after the first restart rank_0.restart_1.log. Throws Error(io).
+  // The rank's file is a new one: rank_0.log, and after the first restart rank_0.restart_1.log. Throws
+  // Error(io).
   void begin_worker(int rank, int restart);
   void worker_line(int rank, bool errors, std::string_view line);
   // A line of the launcher's own, on standard error.

@@ -1,4 +1,5 @@
-// Two ends of pipes that never block a loop: what is to be written waits in a queue, what is read comes out as lines.
+// Two ends of pipes that never block a loop: what is to be written waits in a queue, what is read comes out
+// as lines.
 #pragma once
 
 #include <cstddef>
@@ -18,12 +19,13 @@ class Outbox {
   bool empty() const { return pending_.empty(); }
   // Whoever reads is slow: what fills this should wait.
   bool full() const { return pending_.size() > kFull; }
-  // Whether a write has failed: whoever reads is gone, or the disk is full. What is put from then on is dropped.
+  // Whether a write has failed: whoever reads is gone, or the disk is full. What is put from then on is
+  // dropped.
   bool broken() const { return broken_; }
 
   void put(std::string_view text);
-  // Call it where poll() says that the descriptor can be written to: it does not block then, also where the descriptor
-  // itself would.
+  // Call it where poll() says that the descriptor can be written to: it does not block then, also where the
+  // descriptor itself would.
   void write_some();
   // Until all is written or it is broken; may block.
   void write_all();
@@ -47,8 +49,8 @@ class LineReader {
 
   // A line without its end.
   using Take = std::function<void(std::string_view line)>;
-  // Reads what is there, at most so many bytes, and gives its whole lines. A carriage return ends a line too: progress
-  // bars write it instead of a new line.
+  // Reads what is there, at most so many bytes, and gives its whole lines. A carriage return ends a line too:
+  // progress bars write it instead of a new line.
   void read_some(const Take& take, size_t most = 1 << 16);
   // What has no end of a line yet.
   void flush(const Take& take);

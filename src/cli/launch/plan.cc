@@ -40,8 +40,8 @@ int tasks_of_allocation(const Lookup& environment) {
   return nodes * number(environment, "SLURM_NTASKS_PER_NODE").value_or(1);
 }
 
-// srun starts workers where this is an allocation. A step with one task (a shell that srun has opened) has its resources
-// already; the one that salloc opens (its number is one of the large, special ones) has none.
+// srun starts workers where this is an allocation. A step with one task (a shell that srun has opened) has
+// its resources already; the one that salloc opens (its number is one of the large, special ones) has none.
 bool is_allocation(const Lookup& environment) {
   if (!environment("SLURM_JOB_ID")) return false;
   const std::optional<std::string> step = environment("SLURM_STEP_ID");
@@ -70,8 +70,8 @@ std::vector<int> ranks_from(int first, int count) {
   return ranks;
 }
 
-// Other machines have an environment of their own: what is about training goes with the job, what is about this machine
-// or this person does not.
+// Other machines have an environment of their own: what is about training goes with the job, what is about
+// this machine or this person does not.
 bool goes_along(const std::string& name) {
   constexpr std::array<std::string_view, 7> kNames{
       "PATH", "LD_LIBRARY_PATH", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "LANG", "LC_ALL"};

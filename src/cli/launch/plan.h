@@ -25,8 +25,8 @@ struct AgentPlan {
 struct Plan {
   int workers = 0;
   std::vector<AgentPlan> agents = {};
-  // Where rank 0 is met: a name, and a port where one was asked for. Without a name it is that of rank 0's machine, which
-  // srun chooses.
+  // Where rank 0 is met: a name, and a port where one was asked for. Without a name it is that of rank 0's
+  // machine, which srun chooses.
   std::string meeting_host = {};
   int meeting_port = 0;          // 0: one that is free there
   Environment environment = {};  // for the workers, beside what their machine has
@@ -42,7 +42,8 @@ Plan make_plan(const LaunchOptions& options, const Lookup& environment);
 // The commands and variables, as a person would write them.
 std::string to_text(const Plan& plan, const LaunchOptions& options);
 
-// Why ssh to a host ended before the agent there had said anything, and what to do about it. `errors`: what it wrote.
+// Why ssh to a host ended before the agent there had said anything, and what to do about it. `errors`: what
+// it wrote.
 std::string explain_ssh(const std::string& host, const ExitStatus& status, const std::string& errors,
                         const std::string& tool);
 

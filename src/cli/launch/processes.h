@@ -35,9 +35,9 @@ struct ProcessOptions {
   int signal_at_our_death = 0;
 };
 
-// A child in a process group of its own, so that a signal can reach it with its children, and Ctrl-C reaches only us.
-// Its output and errors are pipes that do not block; both ends that are ours close when it is destroyed. The process is
-// neither killed nor waited for then.
+// A child in a process group of its own, so that a signal can reach it with its children, and Ctrl-C reaches
+// only us. Its output and errors are pipes that do not block; both ends that are ours close when it is
+// destroyed. The process is neither killed nor waited for then.
 class Process {
  public:
   // Throws Error(not_found) where there is no such program, Error(io) where it cannot be started.
@@ -59,14 +59,14 @@ class Process {
   int input_ = -1, output_ = -1, errors_ = -1;
 };
 
-// The file that a program's name stands for: as it is where it has a slash, else looked for in `path`, a list as PATH is.
-// Throws Error(not_found) or Error(io) that says what is wrong with it and how to write it.
+// The file that a program's name stands for: as it is where it has a slash, else looked for in `path`, a list
+// as PATH is. Throws Error(not_found) or Error(io) that says what is wrong with it and how to write it.
 std::string find_program(const std::string& name, const std::string& path);
 
 // Children whose parent has ended become this process' own, so that it can find and end them.
 void adopt_orphans();
-// Kills all descendants and waits for their ends, `ended` hears of each child's. False where some do not end within
-// seconds, as those that a driver holds.
+// Kills all descendants and waits for their ends, `ended` hears of each child's. False where some do not end
+// within seconds, as those that a driver holds.
 bool end_descendants(const std::function<void(pid_t child, int wait_status)>& ended);
 
 // Text as a shell reads it back as one word.

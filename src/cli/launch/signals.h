@@ -6,8 +6,8 @@
 
 namespace lockstep::launch {
 
-// While it lives, signals to stop, to suspend and to go on, and those of children and users, arrive here alone. One at a
-// time, on the main thread of a program that has no other.
+// While it lives, signals to stop, to suspend and to go on, and those of children and users, arrive here
+// alone. One at a time, on the main thread of a program that has no other.
 class Signals {
  public:
   Signals();

@@ -72,7 +72,8 @@ TEST_F(TrainWorkers, AMistakeIsToldOnce) {
   expect_one_line("lockstep train run.json --workers 2 --elastic 1 --step-log s.csv", "exclude each other");
 }
 
-// The chief is killed in the midst of an elastic run: the next one goes on, and writes what the first would have.
+// The chief is killed in the midst of an elastic run: the next one goes on, and writes what the first would
+// have.
 TEST_F(TrainWorkers, AnElasticRunOutlivesItsChief) {
   ASSERT_EQ(shell("lockstep train run.json --reproducible --epochs 40 --output one").status, 0);
   const Answer answer = shell(

@@ -9,10 +9,12 @@
 
 namespace lockstep::cli {
 
-// What the page shows of a run: the record as it is in its file, and whether the run seems to have been killed.
+// What the page shows of a run: the record as it is in its file, and whether the run seems to have been
+// killed.
 Json shown_json(const observe::RunRecord& record);
 
-// What a page is about: a run, what `lockstep scale` measured, what `lockstep plan` forecasts; null: nothing of it.
+// What a page is about: a run, what `lockstep scale` measured, what `lockstep plan` forecasts; null: nothing
+// of it.
 struct PageParts {
   std::optional<observe::RunRecord> record = {};
   Json scale = {}, plan = {};

@@ -9,8 +9,8 @@ namespace lockstep::cli {
 
 class PageServer {
  public:
-  // `run`: the folder with its record. `address`: "127.0.0.1:8080", "[::1]:0". Throws Error(invalid_argument) for what is
-  // no address. Where it is not on the loopback, the URL has a random token in it.
+  // `run`: the folder with its record. `address`: "127.0.0.1:8080", "[::1]:0". Throws Error(invalid_argument)
+  // for what is no address. Where it is not on the loopback, the URL has a random token in it.
   PageServer(std::string run, const std::string& address);
   ~PageServer();
   PageServer(const PageServer&) = delete;

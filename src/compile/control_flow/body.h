@@ -78,7 +78,7 @@ class TracedBody {
   // The program that computes `results` from the slots.
   std::shared_ptr<const BodyProgram> program(std::span<const Value> results) const;
 
-  // --- for gradients, with the trace entered -------------------------------------------------------------------
+  // --- for gradients, with the trace entered ---------------------------------------------------------------
 
   // Gradients of the slots in `wanted` (undefined: unconnected), where output_gradients[i] arrives at the
   // value targets[i].

@@ -129,7 +129,7 @@ Tensor stack(const TensorList& slices, std::source_location where) {
 
 }  // namespace
 
-// --- cond ----------------------------------------------------------------------------------------------------------
+// --- cond --------------------------------------------------------------------------------------------------
 
 namespace {
 
@@ -222,7 +222,7 @@ TensorList cond(const TensorArg& pred, const Branch& then_fn, const Branch& else
   return pred.tensor().item<bool>(pred.where()) ? then_fn() : else_fn();
 }
 
-// --- loops ---------------------------------------------------------------------------------------------------------
+// --- loops -------------------------------------------------------------------------------------------------
 
 TensorList while_loop(const std::function<Tensor(std::span<const Tensor>)>& cond_fn,
                       const std::function<TensorList(std::span<const Tensor>)>& body_fn, TensorList initial,

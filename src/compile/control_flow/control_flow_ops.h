@@ -10,8 +10,8 @@
 
 namespace lockstep::compile {
 
-// Settings of nodes are compared by what their bodies compute: what they were traced from, and what is kept for
-// gradients, is no part of the program.
+// Settings of nodes are compared by what their bodies compute: what they were traced from, and what is kept
+// for gradients, is no part of the program.
 inline bool same_body(const std::shared_ptr<const BodyProgram>& a,
                       const std::shared_ptr<const BodyProgram>& b) {
   return a == b || (a && b && *a == *b);

@@ -48,7 +48,7 @@ Cost cost(const InferContext& c, std::span<const TensorSpec>) {
   return {.flops = once.flops * times, .bytes = once.bytes * times};
 }
 
-// --- the gradient ----------------------------------------------------------------------------------------------
+// --- the gradient ------------------------------------------------------------------------------------------
 //
 // The backward pass is a loop in the other direction. It carries the gradients of the carries, gets the
 // slices of what arrives at the stacked results, and returns slices of the elems' gradients. What it reads
@@ -122,7 +122,7 @@ class LoopGradient {
   }
   Tensor symbol(Value v) { return body().trace().wrap(v); }
 
-  // --- inside the body's trace ---------------------------------------------------------------------------------
+  // --- inside the body's trace -----------------------------------------------------------------------------
 
   void differentiate() {
     std::vector<Value> targets;
@@ -227,7 +227,7 @@ class LoopGradient {
     return node.op->sum_over_stack(node.attrs, inputs);
   }
 
-  // --- in the trace of the loop --------------------------------------------------------------------------------
+  // --- in the trace of the loop ----------------------------------------------------------------------------
 
   void save_forward_values() {
     const size_t slots = body().slots.size();

@@ -94,8 +94,8 @@ class ResultBuffers {
   }
 
   // Whether `writer` may overwrite the memory it reads `old` from: elementwise launches that read
-  // and write an element at the same place (and ops that say the same of themselves), and read it nowhere else through a
-  // view.
+  // and write an element at the same place (and ops that say the same of themselves), and read it nowhere
+  // else through a view.
   bool overwrites_safely(int writer, Value old) const {
     const Node& node = graph_.nodes[static_cast<size_t>(writer)];
     const bool through_view = std::any_of(node.inputs.begin(), node.inputs.end(),

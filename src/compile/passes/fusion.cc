@@ -137,9 +137,9 @@ class Fuser {
     return uses_[static_cast<size_t>(member)][0] == reads ? reader : -1;
   }
 
-  // A value that only one other cluster reads is computed there, with all that nobody else reads, if that moves fewer bytes:
-  // a 16-bit tensor that is there anyhow instead of a product with it in float32, say. What the other cluster reads then
-  // comes from this one or lies before it, so that no circle comes to be.
+  // A value that only one other cluster reads is computed there, with all that nobody else reads, if that
+  // moves fewer bytes: a 16-bit tensor that is there anyhow instead of a product with it in float32, say.
+  // What the other cluster reads then comes from this one or lies before it, so that no circle comes to be.
   void try_move(int value) {
     const int from = cluster_of(value), to = only_reader(value);
     if (to < 0) return;
@@ -229,7 +229,7 @@ class Fuser {
     return inputs.size() + outputs;
   }
 
-  // --- building the new graph ----------------------------------------------------------------------------------
+  // --- building the new graph ------------------------------------------------------------------------------
 
   Graph emit() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) emit_cluster(cluster_of(static_cast<int>(i)));

@@ -18,8 +18,8 @@ Graph remove_dead_nodes(const Graph& graph) {
   for (size_t i = graph.nodes.size(); i-- > 0;)
     if (live[i])
       for (const Value v : graph.nodes[i].inputs) live[static_cast<size_t>(v.node)] = true;
-  // Sources depend on nothing: in front, they are in nobody's way when nodes are merged; neither are conversions and views
-  // of them, such as a bias in another dtype.
+  // Sources depend on nothing: in front, they are in nobody's way when nodes are merged; neither are
+  // conversions and views of them, such as a bias in another dtype.
   std::vector<bool> front(graph.nodes.size(), false);
   for (size_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];

@@ -1,6 +1,6 @@
-// Passes over a traced graph. Each returns a new graph that computes the same results, and goes by what ops say of
-// themselves (graph/op.h) and their kernels (graph/kernel.h): what belongs to certain ops is a rewrite of theirs
-// (graph/rewrite.h).
+// Passes over a traced graph. Each returns a new graph that computes the same results, and goes by what ops
+// say of themselves (graph/op.h) and their kernels (graph/kernel.h): what belongs to certain ops is a rewrite
+// of theirs (graph/rewrite.h).
 #pragma once
 
 #include <functional>
@@ -29,21 +29,22 @@ Graph drop_collectives(const Graph& graph);
 // Moves a bias and an activation that follow an op which can apply them into that op.
 Graph fuse_epilogues(const Graph& graph);
 
-// Lets kernels read and write 16-bit floats where they can (KernelDef::narrow_inputs) and the graph converts around them,
-// and gives every elementwise op conversions of its own. No bit changes. `kernel_of`: of a node; null: it has none.
+// Lets kernels read and write 16-bit floats where they can (KernelDef::narrow_inputs) and the graph converts
+// around them, and gives every elementwise op conversions of its own. No bit changes. `kernel_of`: of a node;
+// null: it has none.
 std::optional<Graph> absorb_casts(const Graph& graph,
                                   const std::function<const KernelDef*(const Node&)>& kernel_of);
 
-// Lets ops whose results are 16-bit floats add another tensor to them, where they can (OpDef::with_addend): a residual
-// connection, or the other gradients of a value.
+// Lets ops whose results are 16-bit floats add another tensor to them, where they can (OpDef::with_addend): a
+// residual connection, or the other gradients of a value.
 std::optional<Graph> fuse_addends(const Graph& graph);
 
 // The passes above but the last two, in order. `join`: whether ops may move into others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
-// All rewrites that are registered for a kind of device and come before the fusion of elementwise ops: those of ops, and
-// absorb_casts and fuse_addends on GPUs, where reading and writing is what takes the time. `applied`: gets the names of those
-// that found something to change.
+// All rewrites that are registered for a kind of device and come before the fusion of elementwise ops: those
+// of ops, and absorb_casts and fuse_addends on GPUs, where reading and writing is what takes the time.
+// `applied`: gets the names of those that found something to change.
 Graph apply_rewrites(Graph graph, DeviceKind kind, std::vector<std::string_view>* applied = nullptr);
 // Those of RewriteStage::fused.
 Graph apply_rewrites_behind_fusion(Graph graph, DeviceKind kind,

@@ -1,8 +1,9 @@
 // The prepared kernels of a plan.
 //
-// Preparing a kernel is what costs: oneDNN builds primitives, NVRTC compiles. Planning has to do it, to know how much
-// workspace a kernel needs, and whoever binds the plan to memory finds the kernels here. A kernel takes one launch at a
-// time, so runs of the plan that may overlap borrow a set each; runs that follow one another share one.
+// Preparing a kernel is what costs: oneDNN builds primitives, NVRTC compiles. Planning has to do it, to know
+// how much workspace a kernel needs, and whoever binds the plan to memory finds the kernels here. A kernel
+// takes one launch at a time, so runs of the plan that may overlap borrow a set each; runs that follow one
+// another share one.
 #pragma once
 
 #include <memory>
@@ -16,8 +17,8 @@ namespace lockstep::compile {
 
 // What one launch computes: the plan's call it was asked for, and so many of those behind it.
 struct PreparedLaunch {
-  std::unique_ptr<Kernel>
-      kernel;  // null: the call has none, because its device computes nothing or because it copies
+  // Null: the call has none, because its device computes nothing or because it copies.
+  std::unique_ptr<Kernel> kernel;
   size_t calls = 1;
 };
 
@@ -26,8 +27,8 @@ class KernelSet {
  public:
   explicit KernelSet(PlanOptions options) : options_(std::move(options)) {}
 
-  // The launch that begins with this call of the plan, prepared when it is first asked for. The reference holds until
-  // another is asked for, the kernel as long as the set.
+  // The launch that begins with this call of the plan, prepared when it is first asked for. The reference
+  // holds until another is asked for, the kernel as long as the set.
   const PreparedLaunch& launch(std::span<const KernelCall> calls, size_t index);
   const PlanOptions& options() const { return options_; }
 
@@ -42,8 +43,8 @@ class KernelSet {
 // The sets of one plan. Thread-safe.
 class KernelPool : public std::enable_shared_from_this<KernelPool> {
  public:
-  // A set that nobody else has until the pointer is let go of: one that was used before for the same options, else an
-  // empty one.
+  // A set that nobody else has until the pointer is let go of: one that was used before for the same options,
+  // else an empty one.
   std::shared_ptr<KernelSet> borrow(const PlanOptions& options);
 
  private:

@@ -8,7 +8,8 @@
 namespace lockstep::compile {
 namespace {
 
-// What a group may keep in memory until all of it can run: by then its launch takes far longer than to begin it.
+// What a group may keep in memory until all of it can run: by then its launch takes far longer than to begin
+// it.
 constexpr size_t kMostHeld = 64 << 20;
 
 // What the nodes of a group have in common.

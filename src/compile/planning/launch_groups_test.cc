@@ -45,7 +45,8 @@ TEST(GroupLaunches, NotWhatWaitsForEachOther) {
     const Tensor first = exp(in[0]);
     return {exp(first), exp(in[1])};
   });
-  // The first is read, the second reads it: neither is with a third that waits for nothing and that nobody reads.
+  // The first is read, the second reads it: neither is with a third that waits for nothing and that nobody
+  // reads.
   for (const auto& group : groups_of(graph))
     EXPECT_FALSE(std::count(group.begin(), group.end(), 2) && std::count(group.begin(), group.end(), 3));
 }
@@ -92,7 +93,7 @@ TEST(GroupLaunches, ALargeOneIsAlone) {
       EXPECT_NE(graph.nodes[static_cast<size_t>(node)].outputs[0].shape, Shape{kLarge});
 }
 
-// --- programs whose groups are launched as one -----------------------------------------------------------------------
+// --- programs whose groups are launched as one -------------------------------------------------------------
 
 // The calls one by one, the last first.
 class Backwards final : public Kernel {

@@ -69,8 +69,8 @@ class Lowering {
     return {spec, contiguous_strides(spec.shape)};
   }
 
-  // A node that reads a weight, or a conversion or view of one, belongs to its layer, and so does one whose result an update
-  // of the weight reads.
+  // A node that reads a weight, or a conversion or view of one, belongs to its layer, and so does one whose
+  // result an update of the weight reads.
   void name_layers() {
     layers_.resize(graph_.nodes.size());
     const auto layer_of = [](const Variable& variable) {
@@ -93,7 +93,7 @@ class Lowering {
         }
   }
 
-  // --- sources and results ---------------------------------------------------------------------------------------
+  // --- sources and results ---------------------------------------------------------------------------------
 
   void collect_sources() {
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
@@ -155,7 +155,7 @@ class Lowering {
     }
   }
 
-  // --- launches --------------------------------------------------------------------------------------------------
+  // --- launches --------------------------------------------------------------------------------------------
 
   void lower(int i) {
     const Node& n = node(i);
@@ -325,7 +325,7 @@ class Lowering {
           in_place_.push_back({position, static_cast<int>(i), static_cast<int>(o)});
   }
 
-  // --- memory ----------------------------------------------------------------------------------------------------
+  // --- memory ----------------------------------------------------------------------------------------------
 
   void extend_to_readers() {
     const auto extend = [&](const Operand& operand, int at) {

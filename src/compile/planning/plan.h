@@ -66,8 +66,8 @@ struct Collective {
   Operand result;
   std::optional<Operand> condition;  // a boolean, the same on all devices: whether to sum at all
   int phase = 0;                     // runs before the calls of this phase
-  int ready =
-      0;  // calls after which the input is there; as soon as all replicas are so far the sum may be made
+  // Calls after which the input is there; as soon as all replicas are so far the sum may be made.
+  int ready = 0;
   std::string name = {};     // for people, where somebody is to be told of it
   bool is_gradient = false;  // of a trainable variable; known where several workers take part
 };
@@ -86,7 +86,8 @@ struct ArenaSize {
 };
 
 struct Plan {
-  // The devices of a program that is split over several; empty: it runs as a whole on whatever device it is bound to.
+  // The devices of a program that is split over several; empty: it runs as a whole on whatever device it is
+  // bound to.
   std::vector<Device*> devices;
   // In the order of execution: by phase, within it first those that run once per device.
   std::vector<KernelCall> calls;
@@ -135,8 +136,8 @@ struct PlanOptions {
   }
 };
 
-// Whether kernels that are prepared for the one serve the other: a CPU's are the same for every device of as many threads,
-// a GPU's belong to their device.
+// Whether kernels that are prepared for the one serve the other: a CPU's are the same for every device of as
+// many threads, a GPU's belong to their device.
 bool same_kernels(const PlanOptions& a, const PlanOptions& b);
 
 // The kind of device on which a call at `place` runs, and the device where the options name it, else null.

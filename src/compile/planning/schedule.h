@@ -18,8 +18,8 @@ struct OrderEdge {
 // All nodes, by phase, within a phase sums over replicas first, then replica-invariant nodes, then those that
 // run once per replica; otherwise by dependence. Among the nodes
 // that could run next, the one that leaves the least memory alive is taken: variable updates run as
-// soon as their gradient is there. `groups`: nodes of one place each, none of which waits for another, that come one
-// directly behind the other.
+// soon as their gradient is there. `groups`: nodes of one place each, none of which waits for another, that
+// come one directly behind the other.
 std::vector<int> schedule(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges,
                           const std::vector<std::vector<int>>& groups = {});
 

@@ -26,7 +26,8 @@ std::vector<size_t> positions(const std::vector<int>& order) {
   return result;
 }
 
-// All nodes once, each after what it reads and after its edges, phase by phase, replica-invariant nodes first.
+// All nodes once, each after what it reads and after its edges, phase by phase, replica-invariant nodes
+// first.
 void check(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges,
            const std::vector<int>& order) {
   std::vector<int> all(graph.nodes.size());

@@ -75,7 +75,8 @@ class FilesTest : public testing::Test {
     }
     return result;
   }
-  // Saved at every position and restored, the same elements and errors follow; and saved again, the same state.
+  // Saved at every position and restored, the same elements and errors follow; and saved again, the same
+  // state.
   static void expect_restores_everywhere(const Dataset& dataset) {
     const std::vector<std::string> whole = all(dataset);
     for (size_t at = 0; at <= whole.size(); ++at) {

@@ -22,8 +22,8 @@ std::string why_not_by_files(const Node& source, int64_t workers) {
                         ", which is not enough for ", workers, " workers");
 }
 
-// Every source with its share of the files. None, with the reason, where a source has too few or is no file, or where
-// a stage on the way counts elements: each worker would take(100) of its own.
+// Every source with its share of the files. None, with the reason, where a source has too few or is no file,
+// or where a stage on the way counts elements: each worker would take(100) of its own.
 NodePtr by_files(const NodePtr& node, const Share& share, std::string& reason) {
   if (NodePtr source = node->shard_files(share.count, share.index)) return source;
   if (node->inputs().empty()) {
@@ -42,7 +42,8 @@ NodePtr by_files(const NodePtr& node, const Share& share, std::string& reason) {
   return node->with_inputs(std::move(inputs));
 }
 
-// As TensorFlow does: of the elements that the dataset gives, every count-th. What only hands them on stays behind it.
+// As TensorFlow does: of the elements that the dataset gives, every count-th. What only hands them on stays
+// behind it.
 NodePtr by_elements(const NodePtr& node, const Share& share, std::source_location where) {
   if (node->hands_on()) return node->with_inputs({by_elements(node->inputs()[0], share, where)});
   return Dataset(node).shard(share.count, share.index, where).node();

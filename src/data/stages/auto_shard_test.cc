@@ -88,7 +88,8 @@ TEST(AutoShard, SharesElementsWhereThereAreNot) {
     EXPECT_EQ(together(data, 3), sorted(data));
 }
 
-// Recorded from TensorFlow 2: what each of two workers sees of range(8).batch(2), with and without a prefetch behind it.
+// Recorded from TensorFlow 2: what each of two workers sees of range(8).batch(2), with and without a prefetch
+// behind it.
 TEST(AutoShard, WholeBatchesAsInTensorFlow) {
   const Dataset batches = Dataset::range(8).batch(2);
   for (const Dataset& data :

@@ -1,7 +1,7 @@
 // cache, snapshot: the elements of the first whole pass are kept, later passes read those.
 //
-// What is kept knows of which pass it is (Opening::pass): a position in it, restored where the kept elements are not
-// to be had any more, is found again by a pass over the input that makes the same random choices.
+// What is kept knows of which pass it is (Opening::pass): a position in it, restored where the kept elements
+// are not to be had any more, is found again by a pass over the input that makes the same random choices.
 #include <unistd.h>
 
 #include <filesystem>

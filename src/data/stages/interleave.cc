@@ -1,9 +1,10 @@
 // flat_map and interleave: the elements of datasets that a function makes, from several of them in turn.
 //
-// There is one order, that of a fixed cycle of places: a place gives block_length elements, then the next one's turn
-// comes; a place whose dataset has ended passes its turn on and takes up the next dataset when its turn comes again.
-// flat_map is a cycle of one. In parallel, threads read ahead in every dataset of the cycle and in the next few behind
-// them, each into a buffer of its own, and the consumer walks the same cycle over the buffers.
+// There is one order, that of a fixed cycle of places: a place gives block_length elements, then the next
+// one's turn comes; a place whose dataset has ended passes its turn on and takes up the next dataset when its
+// turn comes again. flat_map is a cycle of one. In parallel, threads read ahead in every dataset of the cycle
+// and in the next few behind them, each into a buffer of its own, and the consumer walks the same cycle over
+// the buffers.
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -350,7 +351,8 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
       if (paused_ && busy_ == 0) quiet_.notify_all();
     }
   }
-  // The work of `f` without the lock, which is held again when it returns or throws; what it throws is returned.
+  // The work of `f` without the lock, which is held again when it returns or throws; what it throws is
+  // returned.
   template <class F>
   static std::exception_ptr unlocked(Lock& lock, const F& f) {
     lock.unlock();

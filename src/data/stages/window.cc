@@ -1,5 +1,5 @@
-// window, group_by_window, bucket_by_sequence_length: elements are collected, and a function makes a dataset of each
-// collection, of which the elements are given.
+// window, group_by_window, bucket_by_sequence_length: elements are collected, and a function makes a dataset
+// of each collection, of which the elements are given.
 #include <algorithm>
 #include <deque>
 
@@ -218,7 +218,8 @@ class GroupNode final : public NodeOf<GroupNode> {
 
 // --- bucket_by_sequence_length ---
 
-// What the longest sequence of each bucket, one below its boundary, makes of the dimensions that are left open.
+// What the longest sequence of each bucket, one below its boundary, makes of the dimensions that are left
+// open.
 std::vector<Shape> closed(std::vector<Shape> shapes, int64_t longest) {
   for (Shape& shape : shapes)
     for (int i = 0; i < shape.rank(); ++i)

@@ -9,8 +9,9 @@
 //   tree_order.h     the order of additions that all but NCCL share
 //   choice.h         which one, and why
 //
-// The sums of a step are gathered into buckets in the order in which the backward pass computes what is summed. A device
-// whose last replica has filled a bucket reaches the bucket's mark, and the sum begins while the device goes on.
+// The sums of a step are gathered into buckets in the order in which the backward pass computes what is
+// summed. A device whose last replica has filled a bucket reaches the bucket's mark, and the sum begins while
+// the device goes on.
 #pragma once
 
 #include <memory>
@@ -43,8 +44,8 @@ struct ReplicaSum {
   size_t bytes() const { return static_cast<size_t>(size) * size_of(dtype); }
 };
 
-// Who takes part: the devices, and which of all replicas each of them holds. What is added to what depends on the number
-// of replicas alone, so a group may hold a part of them.
+// Who takes part: the devices, and which of all replicas each of them holds. What is added to what depends on
+// the number of replicas alone, so a group may hold a part of them.
 struct ReplicaGroup {
   std::vector<Device*> devices;
   std::vector<ReplicaRange> held;  // by device: replicas with examples, ascending
@@ -75,16 +76,16 @@ class AllReduce {
   virtual void begin_step() {}
   virtual void end_step() {}
 
-  // For the sums in front of `phase`: the marks of their buckets, for the launches of device d's last replica in the phase
-  // before; and what the launches of `phase` wait for. The same in every step, or changed by begin_step() on devices that
-  // capture nothing.
+  // For the sums in front of `phase`: the marks of their buckets, for the launches of device d's last replica
+  // in the phase before; and what the launches of `phase` wait for. The same in every step, or changed by
+  // begin_step() on devices that capture nothing.
   virtual std::span<const PhaseSync::Mark> marks(int d, int phase) const = 0;
   virtual std::span<const PhaseSync::Wait> waits(int d, int phase) const = 0;
-  // When device d has reached all marks in front of `phase`: returns when the sums are there, or queued as waits() says.
-  // False where another device failed.
+  // When device d has reached all marks in front of `phase`: returns when the sums are there, or queued as
+  // waits() says. False where another device failed.
   virtual bool finish(int d, int phase) = 0;
-  // Gives what the observer's thread has waited for device d to what the device waited for, so many steps ago: others to
-  // have their addends, and sums that the phase before them did not cover.
+  // Gives what the observer's thread has waited for device d to what the device waited for, so many steps
+  // ago: others to have their addends, and sums that the phase before them did not cover.
   virtual void attribute_waits(int /*d*/, uint64_t /*steps_ago*/) {}
   // To be called in a catch: a device failed, and the others are let go. From any thread.
   virtual void abort() = 0;

@@ -34,8 +34,8 @@ struct AllReduceDevice {
   bool reads_all = true;  // it can follow pointers into the memory of the others
 };
 
-// `missing`: why NCCL cannot be used, empty where it can; asked only where it matters, because that loads it. Throws
-// Error(invalid_argument) or Error(unsupported) where NCCL is asked for and cannot be had.
+// `missing`: why NCCL cannot be used, empty where it can; asked only where it matters, because that loads it.
+// Throws Error(invalid_argument) or Error(unsupported) where NCCL is asked for and cannot be had.
 AllReduceChoice choose_all_reduce(std::span<const AllReduceDevice> devices, bool reproducible,
                                   CrossDeviceOps asked, const std::function<std::string()>& missing,
                                   std::source_location where = std::source_location::current());

@@ -53,9 +53,10 @@ GpuStreamsAllReduce::GpuStreamsAllReduce(const ReplicaGroup& group, std::vector<
 
 GpuStreamsAllReduce::~GpuStreamsAllReduce() = default;
 
-// --- construction --------------------------------------------------------------------------------------------------
+// --- construction ------------------------------------------------------------------------------------------
 
-// In the order in which the first device's last replica makes the addends; between processes in one that all have.
+// In the order in which the first device's last replica makes the addends; between processes in one that all
+// have.
 void GpuStreamsAllReduce::fill_buckets() {
   std::vector<size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -115,7 +116,7 @@ void GpuStreamsAllReduce::connect(State& state, size_t d) {
           *event = device(d).new_event(Event::Timed::yes);
 }
 
-// --- running -------------------------------------------------------------------------------------------------------
+// --- running -----------------------------------------------------------------------------------------------
 
 void GpuStreamsAllReduce::begin_step() {
   barrier_.reset();

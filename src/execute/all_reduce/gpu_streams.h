@@ -1,8 +1,9 @@
 // All-reduce on GPUs, on a side stream beside the compute stream.
 //
-// The launches of a phase record in their midst the event that a bucket is filled; the side stream of each device waits
-// until all devices have, and reduces it while the backward pass goes on; and of the next phase's launches only those wait for
-// a sum that touch its memory. Threads meet twice, to know that what is waited for has been queued.
+// The launches of a phase record in their midst the event that a bucket is filled; the side stream of each
+// device waits until all devices have, and reduces it while the backward pass goes on; and of the next
+// phase's launches only those wait for a sum that touch its memory. Threads meet twice, to know that what is
+// waited for has been queued.
 //
 // How a bucket is reduced is for the classes derived from this one: gpu_tree.h, nccl.h, nccl_tree.h.
 #pragma once
@@ -38,14 +39,15 @@ class GpuStreamsAllReduce : public AllReduce {
   struct Traffic {
     int64_t in = 0, out = 0;  // bytes that reach a device, and that leave it
   };
-  // Who orders what the devices do for one bucket: events between their streams, or the communication library.
+  // Who orders what the devices do for one bucket: events between their streams, or the communication
+  // library.
   enum class Order : bool { by_events, by_library };
 
   GpuStreamsAllReduce(const ReplicaGroup& group, std::vector<ReplicaSum> sums, const StepObserver& observer,
                       Order order);
 
-  // Queues the sum of a bucket on a stream of device d, for which the calling thread need not be bound: when that has
-  // happened, all results of the device hold it.
+  // Queues the sum of a bucket on a stream of device d, for which the calling thread need not be bound: when
+  // that has happened, all results of the device hold it.
   virtual void reduce(size_t d, size_t bucket, Stream& stream) = 0;
   // What the sum of a bucket moves between device d and the others.
   virtual Traffic traffic(size_t d, size_t bucket) const = 0;

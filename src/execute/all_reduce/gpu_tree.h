@@ -1,4 +1,5 @@
-// All-reduce by kernels in the tree's order: each GPU sums all addends, so that no result has to be handed around.
+// All-reduce by kernels in the tree's order: each GPU sums all addends, so that no result has to be handed
+// around.
 #pragma once
 
 #include <memory>

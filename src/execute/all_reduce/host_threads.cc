@@ -106,7 +106,7 @@ HostThreadsAllReduce::HostThreadsAllReduce(const ReplicaGroup& group, std::vecto
 
 HostThreadsAllReduce::~HostThreadsAllReduce() = default;
 
-// --- construction --------------------------------------------------------------------------------------------------
+// --- construction ------------------------------------------------------------------------------------------
 
 // Division into buckets that are filled at the same times is the same division.
 bool HostThreadsAllReduce::same_marks(const Division& a, const Division& b) {
@@ -208,7 +208,7 @@ HostThreadsAllReduce::Division HostThreadsAllReduce::divide(int64_t bytes) const
   return division;
 }
 
-// --- running -------------------------------------------------------------------------------------------------------
+// --- running -----------------------------------------------------------------------------------------------
 
 void HostThreadsAllReduce::begin_step() {
   if (divisions_.empty()) return;

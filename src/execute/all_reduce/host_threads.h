@@ -1,9 +1,9 @@
 // All-reduce on CPUs, with the threads that compute: a CPU has no engine beside its cores, and a thread for
 // communication takes them from the kernels (docs/decisions/0014-strategies.md).
 //
-// A device whose replicas have filled a bucket says so and goes on; whenever it has filled the next one, it looks whether
-// the others have come as far and, where they have, sums its share of the elements for all. So nobody waits for anybody
-// before the last bucket, and what is added still lies in a cache.
+// A device whose replicas have filled a bucket says so and goes on; whenever it has filled the next one, it
+// looks whether the others have come as far and, where they have, sums its share of the elements for all. So
+// nobody waits for anybody before the last bucket, and what is added still lies in a cache.
 #pragma once
 
 #include <array>
@@ -102,8 +102,8 @@ class HostThreadsAllReduce final : public AllReduce {
   const std::vector<TreeNode> leaves_;  // the replicas with examples
   std::vector<TreeNode> sum_nodes_;     // all devices' nodes in order: they cover every leaf in use
   std::vector<Link> links_;             // the tree's sums across devices, the root last
-  // What each device does until a bucket is done: it sums, in a tree once for each level, and fetches the result
-  // where it has not been handed it.
+  // What each device does until a bucket is done: it sums, in a tree once for each level, and fetches the
+  // result where it has not been handed it.
   int works_ = 1;
   bool fetches_ = false;
   std::vector<std::vector<void*>> all_results_;  // by sum: of all devices and plans

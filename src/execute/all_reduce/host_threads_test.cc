@@ -31,7 +31,8 @@ ReplicaLayout layout_of(int devices, int replicas, int64_t batch, CrossDeviceOps
   return layout;
 }
 
-// A step that sums values of three sizes, and nothing else. Replica r holds the same numbers wherever it runs.
+// A step that sums values of three sizes, and nothing else. Replica r holds the same numbers wherever it
+// runs.
 class SummingStep {
  public:
   explicit SummingStep(const ReplicaLayout& layout) : layout_(layout) {

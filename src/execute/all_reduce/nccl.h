@@ -1,5 +1,5 @@
-// All-reduce by NCCL between the GPUs of one process or of several: each sums its own replicas' addends, and NCCL the rest,
-// in an order of its own.
+// All-reduce by NCCL between the GPUs of one process or of several: each sums its own replicas' addends, and
+// NCCL the rest, in an order of its own.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,5 @@
-// The ends of an NCCL communicator that this process' devices hold: one rank per device of every worker, made anew after an abort.
+// The ends of an NCCL communicator that this process' devices hold: one rank per device of every worker, made
+// anew after an abort.
 #pragma once
 
 #include <atomic>

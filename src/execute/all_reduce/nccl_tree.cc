@@ -33,7 +33,7 @@ const std::vector<TreeNode>& NcclTreeAllReduce::nodes_of(size_t d) const {
   return nodes_[static_cast<size_t>(NcclRanks::rank_of(group(), d))];
 }
 
-// --- construction --------------------------------------------------------------------------------------------------
+// --- construction ------------------------------------------------------------------------------------------
 
 // All ranks come to the same parts: nothing here depends on what this one holds.
 std::vector<NcclTreeAllReduce::Part> NcclTreeAllReduce::parts_of(const Bucket& bucket) const {
@@ -119,7 +119,7 @@ void NcclTreeAllReduce::prepare(State& state, size_t d, Part& part) {
   part.rest = std::make_unique<TreeKernels>(device, std::span(&rest, 1), group().replicas, all);
 }
 
-// --- running -------------------------------------------------------------------------------------------------------
+// --- running -----------------------------------------------------------------------------------------------
 
 void NcclTreeAllReduce::begin_step() {
   GpuStreamsAllReduce::begin_step();

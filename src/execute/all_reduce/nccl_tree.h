@@ -1,8 +1,10 @@
-// All-reduce between the GPUs of several workers in the tree's order (tree_order.h): what `reproducible` asks for between processes.
+// All-reduce between the GPUs of several workers in the tree's order (tree_order.h): what `reproducible` asks
+// for between processes.
 //
-// A rank is a GPU of a worker. It makes the sums below the largest nodes of the tree whose leaves it holds, and sends each other
-// rank the share of their elements that this one owns (all-to-all); the owner finishes the tree in its order, and the results are
-// gathered (all-gather). That is as much as a ring sends, where each rank holds one such node; NCCL moves bytes and adds nothing.
+// A rank is a GPU of a worker. It makes the sums below the largest nodes of the tree whose leaves it holds,
+// and sends each other rank the share of their elements that this one owns (all-to-all); the owner finishes
+// the tree in its order, and the results are gathered (all-gather). That is as much as a ring sends, where
+// each rank holds one such node; NCCL moves bytes and adds nothing.
 #pragma once
 
 #include <memory>

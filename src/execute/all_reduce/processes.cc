@@ -62,7 +62,7 @@ ProcessesAllReduce::~ProcessesAllReduce() {
   if (running_) thread_.wait();
 }
 
-// --- construction --------------------------------------------------------------------------------------------------
+// --- construction ------------------------------------------------------------------------------------------
 
 void ProcessesAllReduce::make_nodes() {
   for (int r = 0; r < group_.replicas; ++r) leaves_.push_back({r, r + 1});
@@ -192,7 +192,7 @@ void ProcessesAllReduce::make_memory() {
   addends_.resize(all_nodes_.size());
 }
 
-// --- devices -------------------------------------------------------------------------------------------------------
+// --- devices -----------------------------------------------------------------------------------------------
 
 std::span<const PhaseSync::Mark> ProcessesAllReduce::marks(int d, int phase) const {
   if (static_cast<size_t>(phase) >= phases_.size()) return {};
@@ -253,7 +253,7 @@ bool ProcessesAllReduce::finish(int d, int phase) {
   return false;
 }
 
-// --- the thread that exchanges -------------------------------------------------------------------------------------
+// --- the thread that exchanges -----------------------------------------------------------------------------
 
 void ProcessesAllReduce::begin_step() {
   if (running_) thread_.wait();
@@ -363,7 +363,8 @@ void ProcessesAllReduce::exchange(const Bucket& bucket) {
   observer_.count(0, observe::Counter::communication_bytes, sent);
 }
 
-// Rounded once on the way to the owner of a share and once on the way back; every process takes the same bits, its owner too.
+// Rounded once on the way to the owner of a share and once on the way back; every process takes the same
+// bits, its owner too.
 void ProcessesAllReduce::exchange_rounded(const Bucket& bucket) {
   sum_over(bucket, held_, 0, bucket.size, sent_.data());
   auto* const sums = reinterpret_cast<float*>(sent_.data());

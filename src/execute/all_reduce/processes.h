@@ -1,17 +1,19 @@
 // All-reduce over the replicas of several processes, each with CPUs of its own.
 //
 //   device threads    sum the replicas of their device, and go on
-//   a thread          sums over the devices, exchanges with the other processes, and hands the result to all devices
+//   a thread          sums over the devices, exchanges with the other processes, and hands the result to all
+//                     devices
 //
-// It takes one bucket after the other, in the order that all processes have in common, while the devices fill the next ones;
-// a device waits where it needs the sums. A single bucket has nothing to overlap with: the first device's own thread makes the
-// exchange then, which saves waking another up and waiting for it.
+// It takes one bucket after the other, in the order that all processes have in common, while the devices fill
+// the next ones; a device waits where it needs the sums. A single bucket has nothing to overlap with: the
+// first device's own thread makes the exchange then, which saves waking another up and waiting for it.
 //
-// With `reproducible` the tree of additions (tree_order.h) spans all processes. A process makes the sums below the largest
-// nodes of the tree whose leaves it holds, and sends each other process the share of their elements that this one owns; the
-// owner finishes the tree in its order, and the results are gathered: as much as a ring sends, where each process holds one
-// such node. Otherwise the process' sum goes through the engine's own all-reduce; or, with `bf16_gradients`, a gradient's is
-// rounded to bfloat16, the owner of a share sums all processes' in float32, and rounds what is gathered.
+// With `reproducible` the tree of additions (tree_order.h) spans all processes. A process makes the sums
+// below the largest nodes of the tree whose leaves it holds, and sends each other process the share of their
+// elements that this one owns; the owner finishes the tree in its order, and the results are gathered: as
+// much as a ring sends, where each process holds one such node. Otherwise the process' sum goes through the
+// engine's own all-reduce; or, with `bf16_gradients`, a gradient's is rounded to bfloat16, the owner of a
+// share sums all processes' in float32, and rounds what is gathered.
 #pragma once
 
 #include <exception>

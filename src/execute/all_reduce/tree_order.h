@@ -51,7 +51,8 @@ void sum_partially(DType dtype, int leaves, std::span<const TreeNode> nodes, con
 void sum_in_tree_order(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
                        std::span<void* const> targets, int64_t begin, int64_t end,
                        Stores stores = Stores::cached);
-// The same of addends that are all partial sums, those of single leaves too: what was sent from one process to another.
+// The same of addends that are all partial sums, those of single leaves too: what was sent from one process
+// to another.
 void sum_of_partials(DType dtype, int leaves, std::span<const TreeNode> nodes, const void* const* addends,
                      std::span<void* const> targets, int64_t begin, int64_t end);
 

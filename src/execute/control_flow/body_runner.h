@@ -10,8 +10,8 @@
 
 namespace lockstep::execute {
 
-// Made without memory of its own; what it needs beside the kernels that planning has prepared is prepared at the first run.
-// One run at a time.
+// Made without memory of its own; what it needs beside the kernels that planning has prepared is prepared at
+// the first run. One run at a time.
 class BodyRunner {
  public:
   // For a kernel that is prepared by such a request.

@@ -87,7 +87,7 @@ void check(const Program& program, const TensorList& inputs) {
   }
 }
 
-// --- cond ------------------------------------------------------------------------------------------------------
+// --- cond --------------------------------------------------------------------------------------------------
 
 TEST(Cond, TakesOneBranch) {
   auto f = function([](const Tensor& x) {
@@ -174,7 +174,7 @@ TEST(Cond, BranchesMustAgree) {
               HasSubstr("boolean scalar"));
 }
 
-// --- while_loop ------------------------------------------------------------------------------------------------
+// --- while_loop --------------------------------------------------------------------------------------------
 
 // Newton's method for the square root, until it is close.
 Tensor newton(const Tensor& x, int64_t maximum) {
@@ -241,7 +241,7 @@ TEST(WhileLoop, CarriesVariables) {
   EXPECT_EQ(count.value().item<int64_t>(), 5);
 }
 
-// --- scan ------------------------------------------------------------------------------------------------------
+// --- scan --------------------------------------------------------------------------------------------------
 
 TEST(Scan, StacksResultsWhereTheSlicesStood) {
   for (const bool reverse : {false, true}) {

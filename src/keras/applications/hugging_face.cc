@@ -186,7 +186,8 @@ bool can_become(const TensorSpec& stored, const Source& source, const Variable& 
   if (stored.shape.rank() != rank || !is_floating(stored.dtype) || !is_floating(weight.dtype())) return false;
   const int64_t parts = source.part < 0 ? 1 : 3;
   if (stored.shape.size() != parts * weight.shape().size()) return false;
-  // A kernel of heads has three dimensions, where the file has a matrix: its inputs or its results are one of them.
+  // A kernel of heads has three dimensions, where the file has a matrix: its inputs or its results are one of
+  // them.
   const Shape& s = stored.shape;
   const Shape& w = weight.shape();
   if (source.layout == Layout::conv) return w == Shape{s[2], s[3], s[1], s[0]};

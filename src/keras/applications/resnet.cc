@@ -61,8 +61,8 @@ class Builder {
 
   // Images of any size (-1) get the small stem, unless the options say otherwise.
   bool small_stem() const {
-    constexpr int64_t kLarge =
-        64;  // pixels: with them all stages of "small" would take sixteen times as long
+    // Pixels: with them all stages of "small" would take sixteen times as long.
+    constexpr int64_t kLarge = 64;
     if (options_.stem != "auto") return options_.stem == "small";
     return std::min(options_.input_shape[0], options_.input_shape[1]) < kLarge;
   }
@@ -89,7 +89,8 @@ class Builder {
     return layers::BatchNormalization(
         {.epsilon = later() ? 1e-5 : architecture_.epsilon, .name = name + "_bn"})(y);
   }
-  // A 3 x 3 one. A strided one pads both sides alike, as the published networks do: "same" would pad the far side only.
+  // A 3 x 3 one. A strided one pads both sides alike, as the published networks do: "same" would pad the far
+  // side only.
   KerasTensor spatial(KerasTensor x, int64_t filters, int64_t stride, const std::string& name) const {
     if (stride > 1) x = layers::ZeroPadding2D(1, {.name = name + "_pad"})(x);
     return convolution(x, filters, 3, stride, stride == 1, name);

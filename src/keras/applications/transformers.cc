@@ -72,7 +72,8 @@ Model vit_tiny(const VitOptions& options, std::source_location where) {
   KerasTensor x = layers::Conv2D(options.dim, options.patch_size,
                                  {.strides = options.patch_size, .name = "patches"})(input);
   x = layers::Reshape({patches, options.dim}, {.name = "sequence"})(x);
-  // The token is a learned vector in front of the patches: zeros, to which the embedding of its position adds it.
+  // The token is a learned vector in front of the patches: zeros, to which the embedding of its position adds
+  // it.
   if (token) x = layers::ZeroPadding1D({1, 0}, {.name = "with_token"})(x);
   const KerasTensor positions = layers::PositionEmbedding(
       patches + (token ? 1 : 0), {.initializer = "random_normal", .name = "positions"})(x);

@@ -20,8 +20,8 @@ KerasTensor separable(const KerasTensor& x, int64_t filters, const std::string& 
 
 std::string block(int number) { return "block" + std::to_string(number); }
 
-// Half the size, beside a projection that is added. The first such block has no activation in front, as the network's stem ends
-// in one.
+// Half the size, beside a projection that is added. The first such block has no activation in front, as the
+// network's stem ends in one.
 KerasTensor halving(const KerasTensor& input, int64_t inner, int64_t filters, int number) {
   const std::string name = block(number);
   const KerasTensor projected = layers::BatchNormalization()(

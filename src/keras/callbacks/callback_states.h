@@ -10,11 +10,12 @@
 
 namespace lockstep::keras::callbacks {
 
-// The states of all callbacks of the fit under way, as a checkpoint, another worker, or a new chief gets them.
+// The states of all callbacks of the fit under way, as a checkpoint, another worker, or a new chief gets
+// them.
 class CallbackStates final : public train::TrackedObject {
  public:
-  // Which of them are put back. A backup's: those that hear of the run here. Of a run of several workers, between members
-  // of it: those that all hear of, or the chief's alone.
+  // Which of them are put back. A backup's: those that hear of the run here. Of a run of several workers,
+  // between members of it: those that all hear of, or the chief's alone.
   enum class Whose : uint8_t { own, everybodys, chiefs };
 
   explicit CallbackStates(const Trainer& trainer, Whose whose = Whose::own)

@@ -71,8 +71,8 @@ Model small(double rate = 0.1) {
   return model;
 }
 
-// Drives a callback through epochs whose logs have the next value of a sequence, as fit would; the weights are the
-// number of the epoch. Ends where the model is stopped.
+// Drives a callback through epochs whose logs have the next value of a sequence, as fit would; the weights
+// are the number of the epoch. Ends where the model is stopped.
 struct Driven {
   std::vector<double> learning_rates;
   std::vector<bool> stopped;
@@ -268,7 +268,7 @@ TEST_F(Callbacks, TheScheduleOfEpochsIsKeras) {
   EXPECT_THAT(history["learning_rate"], ElementsAre(0.5, 0.25));
 }
 
-// --- progress --------------------------------------------------------------------------------------------------
+// --- progress ----------------------------------------------------------------------------------------------
 
 // What a person sees of each line: no colours, no cursor movements.
 std::vector<std::string> lines_seen(const std::string& text) {
@@ -388,7 +388,7 @@ TEST(NumberText, IsPythons) {
   EXPECT_EQ(number_text(-std::nan("")), "nan");
 }
 
-// --- files -----------------------------------------------------------------------------------------------------
+// --- files -------------------------------------------------------------------------------------------------
 
 std::string read(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -451,7 +451,7 @@ TEST_F(Callbacks, SayWhatTheyCannotWatch) {
   EXPECT_THAT(refusal([] { callbacks::ReduceLROnPlateau({.factor = 1}); }), HasSubstr("below 1"));
 }
 
-// --- backup ----------------------------------------------------------------------------------------------------
+// --- backup ------------------------------------------------------------------------------------------------
 
 struct Outcome {
   std::vector<float> weights;
@@ -489,7 +489,8 @@ Outcome train(const std::string& backup, bool dataset, int64_t save_freq, int64_
   return run;
 }
 
-// They fork, and a child would wait for threads that its parent has and it does not: of other cases, and of OpenMP's teams.
+// They fork, and a child would wait for threads that its parent has and it does not: of other cases, and of
+// OpenMP's teams.
 class CallbacksOwnProcess : public Callbacks {
  protected:
   CallbacksOwnProcess() { set_logical_cpus({.count = 1, .threads = 1}); }
@@ -543,8 +544,8 @@ class BreaksOff final : public CallbackBase {
   int left_;
 };
 
-// Broken off in the validation, it goes on behind the last step of the epoch: that one's metrics are in the history, and the
-// order of the next epochs is as it would have been.
+// Broken off in the validation, it goes on behind the last step of the epoch: that one's metrics are in the
+// history, and the order of the next epochs is as it would have been.
 TEST_F(Callbacks, ARunThatGoesOnInItsValidationKeepsTheMetricsOfTheEpoch) {
   for (const bool known : {true, false}) {
     SCOPED_TRACE(known);
@@ -571,8 +572,8 @@ TEST_F(Callbacks, ARunThatGoesOnInItsValidationKeepsTheMetricsOfTheEpoch) {
   }
 }
 
-// Data that counts its passes: a run that goes on in the middle of an epoch opens it once, and its metrics are those of the
-// whole epoch, whether steps are compiled or run op by op.
+// Data that counts its passes: a run that goes on in the middle of an epoch opens it once, and its metrics
+// are those of the whole epoch, whether steps are compiled or run op by op.
 TEST_F(Callbacks, ARunThatGoesOnReadsItsDataOnceAndKeepsItsMetrics) {
   for (const bool eagerly : {false, true}) {
     SCOPED_TRACE(eagerly);

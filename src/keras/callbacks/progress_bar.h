@@ -22,8 +22,8 @@ class ProgressBar {
  public:
   explicit ProgressBar(const ProgressBarOptions& options);
 
-  // To be told how many steps are done, after every step or after several. Whether it is time to show text(): on a
-  // terminal, every 50 ms.
+  // To be told how many steps are done, after every step or after several. Whether it is time to show text():
+  // on a terminal, every 50 ms.
   bool due(int64_t done);
   // The line after the step that due() was told of last; it goes over the line before.
   std::string text(const Logs& values) const;

@@ -26,8 +26,8 @@ struct Publication {
 // Throws Error(failed_precondition) where the environment names no folder.
 std::string cache_folder(std::source_location where);
 
-// The path of the file, or of what it contains; downloaded where need be. Throws Error(not_found) that says what
-// was looked for and tried, and where to put it.
+// The path of the file, or of what it contains; downloaded where need be. Throws Error(not_found) that says
+// what was looked for and tried, and where to put it.
 std::string locate(const Publication& publication, const PublishedFile& file, const LoadOptions& options,
                    std::source_location where);
 

@@ -64,7 +64,7 @@ Tensor rgb_of(const Hsv& hsv, int axis) {
                axis);
 }
 
-// --- contrast ----------------------------------------------------------------------------------------------------------
+// --- contrast ----------------------------------------------------------------------------------------------
 
 struct AutoContrastSettings {
   ContrastOptions options;
@@ -180,7 +180,7 @@ class SolarizationLayer final : public RandomImageLayer<SolarizationSettings> {
 };
 const RegisterLayer<SolarizationLayer> solarization;
 
-// --- colours -----------------------------------------------------------------------------------------------------------
+// --- colours -----------------------------------------------------------------------------------------------
 
 // Keras' constructors of these have data_format before the seed.
 struct HueSettings {

@@ -9,7 +9,7 @@
 namespace lockstep::keras::layers {
 namespace {
 
-// --- moving ------------------------------------------------------------------------------------------------------------
+// --- moving ------------------------------------------------------------------------------------------------
 
 struct ShearSettings {
   Numbers x_factor = 0.0, y_factor = 0.0;
@@ -109,9 +109,10 @@ class RandomPerspectiveLayer final : public TransformLayer<PerspectiveSettings> 
 };
 const RegisterLayer<RandomPerspectiveLayer> random_perspective;
 
-// --- rectangles --------------------------------------------------------------------------------------------------------
+// --- rectangles --------------------------------------------------------------------------------------------
 
-// Which pixels (batch, height, width, 1) lie in a rectangle of these parts of height and width, anywhere in each image.
+// Which pixels (batch, height, width, 1) lie in a rectangle of these parts of height and width, anywhere in
+// each image.
 struct Rectangles {
   Tensor inside;
   Tensor area;  // of each image's, as a part of it
@@ -187,11 +188,12 @@ class RandomErasingLayer final : public RandomImageLayer<ErasingSettings> {
 };
 const RegisterLayer<RandomErasingLayer> random_erasing;
 
-// --- mixing ------------------------------------------------------------------------------------------------------------
+// --- mixing ------------------------------------------------------------------------------------------------
 
-// The logarithm of numbers of the gamma distribution, one for each of `count` examples. Marsaglia and Tsang (2000): a normal
-// number, pushed out of shape, is taken with a probability above 0.95; sixteen are drawn at once and the first that is taken
-// counts. They are of alpha + 1, brought to alpha by a power of a uniform number, whose logarithm does not underflow.
+// The logarithm of numbers of the gamma distribution, one for each of `count` examples. Marsaglia and Tsang
+// (2000): a normal number, pushed out of shape, is taken with a probability above 0.95; sixteen are drawn at
+// once and the first that is taken counts. They are of alpha + 1, brought to alpha by a power of a uniform
+// number, whose logarithm does not underflow.
 Tensor log_gamma_numbers(int64_t count, const Tensor& alpha, const random::Generator* generator) {
   constexpr int64_t kTries = 16;
   const Tensor d = alpha + 2.0 / 3.0, c = 1.0 / sqrt(d * 9.0);
@@ -273,7 +275,7 @@ class CutMixLayer final : public RandomImageLayer<CutMixSettings> {
 };
 const RegisterLayer<CutMixLayer> cut_mix;
 
-// --- all of them -------------------------------------------------------------------------------------------------------
+// --- all of them -------------------------------------------------------------------------------------------
 
 struct RandAugmentSettings {
   RandAugmentOptions options;

@@ -225,7 +225,8 @@ class BatchNormalizationLayer final : public ConfiguredLayer<BatchNormalizationS
   int64_t elements_of(const Tensor& x) const {
     return std::max<int64_t>(1, x.size() / std::max<int64_t>(1, x.shape()[axis_]));
   }
-  // Elements of each feature that the mask lets through. Keras' epsilon keeps an empty selection from dividing by 0.
+  // Elements of each feature that the mask lets through. Keras' epsilon keeps an empty selection from
+  // dividing by 0.
   Tensor count_of(const Tensor& x, const Tensor& mask) const {
     const Tensor seen = broadcast_to(expand_dims(cast(mask, x.dtype()), -1), x.shape());
     return feature_sums(seen);

@@ -7,8 +7,8 @@
 
 namespace lockstep::keras::layers {
 
-// Category numbers as rows of `depth`; numbers that are no category count for nothing. multi_hot and count run over the
-// second dimension (the only one of a vector). `weights`: what each number counts.
+// Category numbers as rows of `depth`; numbers that are no category count for nothing. multi_hot and count
+// run over the second dimension (the only one of a vector). `weights`: what each number counts.
 Tensor encode(const Tensor& input, const std::string& mode, int64_t depth, DType dtype,
               const Tensor& weights = {});
 

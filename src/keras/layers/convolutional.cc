@@ -54,7 +54,7 @@ Shape kernel_shape(const Sizes& window, int64_t second_last, int64_t last) {
   return shape;
 }
 
-// --- plain -----------------------------------------------------------------------------------------------------
+// --- plain -------------------------------------------------------------------------------------------------
 
 struct ConvSettings {
   int64_t filters = 0;
@@ -115,7 +115,7 @@ class ConvLayer final : public ConfiguredLayer<ConvSettings> {
   Variable bias_;
 };
 
-// --- transposed ------------------------------------------------------------------------------------------------
+// --- transposed --------------------------------------------------------------------------------------------
 
 struct ConvTransposeSettings {
   int64_t filters = 0;
@@ -178,7 +178,7 @@ class ConvTransposeLayer final : public ConfiguredLayer<ConvTransposeSettings> {
   Variable bias_;
 };
 
-// --- depthwise and separable -----------------------------------------------------------------------------------
+// --- depthwise and separable -------------------------------------------------------------------------------
 
 lockstep::DepthwiseConvOptions depthwise_options(const auto& o) {
   return {

@@ -182,8 +182,8 @@ class EinsumDenseLayer final : public ConfiguredLayer<EinsumDenseSettings> {
   }
 
  private:
-  // The equation sums over the last `summed_` dimensions of x, which are the kernel's first, and the bias has all of its
-  // others: a matrix product, which adds the bias itself.
+  // The equation sums over the last `summed_` dimensions of x, which are the kernel's first, and the bias has
+  // all of its others: a matrix product, which adds the bias itself.
   Tensor product(const Tensor& x) const {
     const Tensor kernel = kernel_.value();
     const Shape lead = x.shape().drop_last(summed_);

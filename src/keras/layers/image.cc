@@ -13,7 +13,7 @@
 namespace lockstep::keras::layers {
 namespace {
 
-// --- sizes and places ----------------------------------------------------------------------------------------------
+// --- sizes and places --------------------------------------------------------------------------------------
 
 Tensor part(const Tensor& images, DataFormat format, ImageSize from, ImageSize size) {
   const int axis = height_axis(format);
@@ -51,7 +51,7 @@ Tensor cropped_and_resized(const Tensor& images, DataFormat format, ImageSize ta
                        {.data_format = format});
 }
 
-// --- sizes ---------------------------------------------------------------------------------------------------------
+// --- sizes -------------------------------------------------------------------------------------------------
 
 struct ResizingSettings {
   int64_t height = 0, width = 0;
@@ -214,7 +214,7 @@ class RandomFlipLayer final : public RandomImageLayer<RandomFlipSettings> {
 };
 const RegisterLayer<RandomFlipLayer> random_flip;
 
-// --- moving --------------------------------------------------------------------------------------------------------
+// --- moving ------------------------------------------------------------------------------------------------
 
 struct RandomRotationSettings {
   Numbers factor = 0.0;
@@ -315,7 +315,7 @@ class RandomZoomLayer final : public TransformLayer<HeightAndWidthSettings> {
 };
 const RegisterLayer<RandomZoomLayer> random_zoom;
 
-// --- colours -------------------------------------------------------------------------------------------------------
+// --- colours -----------------------------------------------------------------------------------------------
 
 class RandomContrastLayer final : public ColorLayer {
  public:

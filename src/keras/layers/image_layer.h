@@ -1,4 +1,5 @@
-// What layers of images share: batches and single images, numbers drawn for each image, factors, moves and colours.
+// What layers of images share: batches and single images, numbers drawn for each image, factors, moves and
+// colours.
 #pragma once
 
 #include <algorithm>
@@ -17,7 +18,7 @@
 
 namespace lockstep::keras::layers {
 
-// --- sizes and places ----------------------------------------------------------------------------------------------
+// --- sizes and places --------------------------------------------------------------------------------------
 
 inline int height_axis(DataFormat format) { return format.kind() == DataFormat::channels_first ? 2 : 1; }
 
@@ -29,7 +30,7 @@ inline ImageSize size_of(const Tensor& images, DataFormat format) {
   return {images.shape()[axis], images.shape()[axis + 1]};
 }
 
-// --- what all share ------------------------------------------------------------------------------------------------
+// --- what all share ----------------------------------------------------------------------------------------
 
 template <class Settings>
 class ImageLayer : public ConfiguredLayer<Settings> {
@@ -80,7 +81,7 @@ class RandomImageLayer : public ImageLayer<Settings> {
   NoiseSource source_;
 };
 
-// --- moving --------------------------------------------------------------------------------------------------------
+// --- moving ------------------------------------------------------------------------------------------------
 
 struct Interval {
   double low = 0, high = 0;
@@ -110,8 +111,8 @@ void visit_transform(auto& v, auto& o) {
   v("data_format", o.data_format);
 }
 
-// Where column x and row y of the result come from: (a0 x + a1 y + a2, b0 x + b1 y + b2) / (c0 x + c1 y + 1), for each image.
-// Without c0 and c1 lines that are parallel stay so.
+// Where column x and row y of the result come from: (a0 x + a1 y + a2, b0 x + b1 y + b2) / (c0 x + c1 y + 1),
+// for each image. Without c0 and c1 lines that are parallel stay so.
 struct Move {
   Tensor a0, a1, a2, b0, b1, b2;
   Tensor c0 = {}, c1 = {};
@@ -145,7 +146,7 @@ class TransformLayer : public RandomImageLayer<Settings> {
   }
 };
 
-// --- colours -------------------------------------------------------------------------------------------------------
+// --- colours -----------------------------------------------------------------------------------------------
 
 struct ColorSettings {
   Numbers factor = 0.0;

@@ -23,7 +23,7 @@ using NumberRows = std::vector<std::vector<int64_t>>;
 
 constexpr int64_t kNoCategory = -1;  // a number that encode() counts for nothing
 
-// --- vocabularies ----------------------------------------------------------------------------------------------------
+// --- vocabularies ------------------------------------------------------------------------------------------
 
 // The most frequent first; of equally frequent ones the largest.
 template <class Token>
@@ -63,7 +63,7 @@ std::vector<Token> plain_tokens(std::vector<Token> tokens, const std::vector<Tok
   return tokens;
 }
 
-// --- settings --------------------------------------------------------------------------------------------------------
+// --- settings ----------------------------------------------------------------------------------------------
 
 // Keras' name of a mode; throws where there is none of that name. `weighs`: there may be "tf_idf".
 std::string checked_mode(const std::string& mode, bool weighs, const char* layer, std::source_location where);

@@ -29,7 +29,7 @@ TensorList of_one_dtype(const TensorList& inputs) {
   return alike;
 }
 
-// --- elementwise ---------------------------------------------------------------------------------------------------
+// --- elementwise -------------------------------------------------------------------------------------------
 
 struct MergeSettings {
   LayerOptions options;
@@ -187,7 +187,7 @@ class MinimumLayer final : public ExtremumLayer<minimum> {
 const RegisterLayer<MaximumLayer> registered_maximum;
 const RegisterLayer<MinimumLayer> registered_minimum;
 
-// --- concatenation -------------------------------------------------------------------------------------------------
+// --- concatenation -----------------------------------------------------------------------------------------
 
 struct ConcatenateSettings {
   ConcatenateOptions options;
@@ -230,7 +230,7 @@ class ConcatenateLayer final : public ConfiguredLayer<ConcatenateSettings> {
 };
 const RegisterLayer<ConcatenateLayer> concatenate;
 
-// --- products ------------------------------------------------------------------------------------------------------
+// --- products ----------------------------------------------------------------------------------------------
 
 struct DotSettings {
   Axes axes;

@@ -35,7 +35,8 @@ Projection projection(int free, int bound, int output) {
   return {lead + inner + "," + inner + made + "->" + lead + made, made};
 }
 
-// Which dimensions of projected query, key and value (batch, ..., heads, dim) attention runs over, as equations.
+// Which dimensions of projected query, key and value (batch, ..., heads, dim) attention runs over, as
+// equations.
 struct AttentionEquations {
   std::string scores;  // key, query -> scores (batch, heads, query positions..., key positions...)
   std::string combine;
@@ -192,7 +193,7 @@ void visit_projections(auto& v, auto& settings) {
   v("seed", o.seed, kAnything);
 }
 
-// --- MultiHeadAttention --------------------------------------------------------------------------------------------
+// --- MultiHeadAttention ------------------------------------------------------------------------------------
 
 struct MultiHeadAttentionSettings {
   int64_t num_heads = 0;
@@ -303,7 +304,7 @@ class MultiHeadAttentionLayer final : public HeadsLayer<MultiHeadAttentionSettin
 };
 const RegisterLayer<MultiHeadAttentionLayer> multi_head_attention;
 
-// --- GroupQueryAttention -------------------------------------------------------------------------------------------
+// --- GroupQueryAttention -----------------------------------------------------------------------------------
 
 struct GroupQueryAttentionSettings {
   int64_t head_dim = 0;

@@ -30,7 +30,7 @@ class NoiseLayer : public ConfiguredLayer<Settings> {
   NoiseSource source_;
 };
 
-// --- dropout -------------------------------------------------------------------------------------------------------
+// --- dropout -----------------------------------------------------------------------------------------------
 
 struct DropoutSettings {
   double rate = 0;
@@ -158,7 +158,7 @@ const RegisterLayer<SpatialDropoutLayer<1>> spatial_dropout_1d;
 const RegisterLayer<SpatialDropoutLayer<2>> spatial_dropout_2d;
 const RegisterLayer<SpatialDropoutLayer<3>> spatial_dropout_3d;
 
-// --- normal noise --------------------------------------------------------------------------------------------------
+// --- normal noise ------------------------------------------------------------------------------------------
 
 struct GaussianNoiseSettings {
   double stddev = 0;

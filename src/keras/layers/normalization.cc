@@ -74,7 +74,7 @@ Axes as_list(const Axes& axes) {
   return sorted;
 }
 
-// --- layer normalisation -------------------------------------------------------------------------------------------
+// --- layer normalisation -----------------------------------------------------------------------------------
 
 struct LayerNormalizationSettings {
   LayerNormalizationOptions options;
@@ -133,7 +133,8 @@ const RegisterLayer<LayerNormalizationLayer> layer_normalization;
 
 // h = (x - mean) / stddev, for means over any part of x that broadcast back, differentiated as a whole:
 //   dx = (dh - mean(dh) - h mean(dh h)) / stddev
-// The statistics are made again there, so that this can be differentiated in turn; a compiled step shares them.
+// The statistics are made again there, so that this can be differentiated in turn; a compiled step shares
+// them.
 template <class Mean>
 Tensor standardized(const Tensor& x, double epsilon, Mean mean) {
   const auto function = [=](std::span<const Tensor> in) {
@@ -153,7 +154,7 @@ Tensor standardized(const Tensor& x, double epsilon, Mean mean) {
   return custom_gradient(function, inputs)[0];
 }
 
-// --- group normalisation -------------------------------------------------------------------------------------------
+// --- group normalisation -----------------------------------------------------------------------------------
 
 struct GroupNormalizationSettings {
   GroupNormalizationOptions options;
@@ -232,7 +233,7 @@ class GroupNormalizationLayer final : public ConfiguredLayer<GroupNormalizationS
 };
 const RegisterLayer<GroupNormalizationLayer> group_normalization;
 
-// --- lengths -------------------------------------------------------------------------------------------------------
+// --- lengths -----------------------------------------------------------------------------------------------
 
 struct RMSNormalizationSettings {
   RMSNormalizationOptions options;
@@ -283,7 +284,7 @@ class UnitNormalizationLayer final : public ConfiguredLayer<UnitNormalizationSet
 };
 const RegisterLayer<UnitNormalizationLayer> unit_normalization;
 
-// --- spectral normalisation ----------------------------------------------------------------------------------------
+// --- spectral normalisation --------------------------------------------------------------------------------
 
 struct SpectralNormalizationSettings {
   Layer layer;

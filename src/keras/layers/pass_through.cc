@@ -1,5 +1,5 @@
-// Layers that give back what they get, or what a function makes of it: Identity, ActivityRegularization, Masking,
-// Lambda; and the inputs of models, which files list among the layers.
+// Layers that give back what they get, or what a function makes of it: Identity, ActivityRegularization,
+// Masking, Lambda; and the inputs of models, which files list among the layers.
 #include "keras/functional_graph.h"
 #include "keras/layers/registry.h"
 #include "lockstep/base/call_site.h"

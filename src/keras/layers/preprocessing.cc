@@ -24,7 +24,7 @@ Tensor tensor_of(const Numbers& numbers, DType dtype) {
   return cast(Tensor::from(numbers.values(), {static_cast<int64_t>(numbers.values().size())}), dtype);
 }
 
-// --- scaling -------------------------------------------------------------------------------------------------------
+// --- scaling -----------------------------------------------------------------------------------------------
 
 struct RescalingSettings {
   Numbers scale;
@@ -150,8 +150,8 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
   bool supports_masking() const override { return true; }
 
  private:
-  // Where the axes that it keeps are in an input. Of inputs that have other leading dimensions than those it was built for, the
-  // last ones are the same.
+  // Where the axes that it keeps are in an input. Of inputs that have other leading dimensions than those it
+  // was built for, the last ones are the same.
   std::vector<int> kept_of(const Shape& input) const {
     std::vector<int> kept;
     for (const int64_t axis : kept_) {
@@ -177,7 +177,7 @@ class NormalizationLayer final : public ConfiguredLayer<NormalizationSettings>, 
 };
 const RegisterLayer<NormalizationLayer> normalization;
 
-// --- categories ----------------------------------------------------------------------------------------------------
+// --- categories --------------------------------------------------------------------------------------------
 
 struct CategoryEncodingSettings {
   int64_t num_tokens = 0;

@@ -7,7 +7,7 @@
 namespace lockstep::keras::layers {
 namespace {
 
-// --- layers with a cell of their own -------------------------------------------------------------------------------
+// --- layers with a cell of their own -----------------------------------------------------------------------
 
 template <class Options>
 struct RecurrentSettings {

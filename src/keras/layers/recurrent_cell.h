@@ -19,19 +19,22 @@ class RecurrentCell {
   // Dimensions of one step, the batch included.
   virtual int step_rank() const { return 2; }
 
-  // One run over a sequence: `inputs` (time, batch, ...) is what the steps take of it; `step` gives the new states.
+  // One run over a sequence: `inputs` (time, batch, ...) is what the steps take of it; `step` gives the new
+  // states.
   struct Run {
     Tensor inputs;
     std::function<TensorList(const Tensor& input, std::span<const Tensor> states)> step;
-    // All steps as one op, which is much faster: where the cell's settings are those that it knows, else empty.
+    // All steps as one op, which is much faster: where the cell's settings are those that it knows, else
+    // empty.
     std::function<RecurrenceResult(const TensorList& states, const RecurrenceOptions& options)> whole = {};
   };
-  // `sequence` is (time, batch, features), or has more dimensions where a step has. Weights are read, dropout drawn and
-  // products with the inputs made here, once for all steps.
+  // `sequence` is (time, batch, features), or has more dimensions where a step has. Weights are read, dropout
+  // drawn and products with the inputs made here, once for all steps.
   virtual Run begin(const Tensor& sequence, bool training) const = 0;
 };
 
-// A cell, or those of StackedRNNCells in their order. Throws Error(invalid_argument) naming `user` for other layers.
+// A cell, or those of StackedRNNCells in their order. Throws Error(invalid_argument) naming `user` for other
+// layers.
 std::vector<const RecurrentCell*> cells_of(const Layer& layer, const char* user);
 
 // `given`, or zeros where none are given, each of its shape and the batch before it.

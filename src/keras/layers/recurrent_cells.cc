@@ -251,7 +251,7 @@ class GRUCellLayer final : public GatedCell<GRUCellOptions, 3> {
 };
 const RegisterLayer<GRUCellLayer> gru_cell;
 
-// --- cells on cells ------------------------------------------------------------------------------------------------
+// --- cells on cells ----------------------------------------------------------------------------------------
 
 struct StackedSettings {
   std::vector<Layer> cells;

@@ -24,7 +24,8 @@ struct SequenceRun {
   bool unroll = false;
 };
 
-// The cell's results of all steps (time, batch, ...), at least where asked for, and the states after the last step.
+// The cell's results of all steps (time, batch, ...), at least where asked for, and the states after the last
+// step.
 struct SequenceResult {
   Tensor steps;
   TensorList states;

@@ -33,8 +33,8 @@ namespace {
 
 using Pairs = std::vector<std::pair<int64_t, int64_t>>;
 
-// [[before, behind], ...]; in 1D [before, behind]. One number in place of a pair stands for both sides, one number in
-// place of all for every side.
+// [[before, behind], ...]; in 1D [before, behind]. One number in place of a pair stands for both sides, one
+// number in place of all for every side.
 template <int Rank>
 struct MarginList {
   Pairs pairs;
@@ -135,7 +135,7 @@ const RegisterLayer<MarginLayer<Margin::cropping, 1>> cropping1_registered;
 const RegisterLayer<MarginLayer<Margin::cropping, 2>> cropping2_registered;
 const RegisterLayer<MarginLayer<Margin::cropping, 3>> cropping3_registered;
 
-// --- enlarging -----------------------------------------------------------------------------------------------------
+// --- enlarging ---------------------------------------------------------------------------------------------
 
 template <int Rank>
 struct UpSamplingSettings {

@@ -28,7 +28,8 @@ struct StringLookupFields {
   }
 };
 
-// One row for each of `rows`: the sum of what each number counts in it; 1 where it is there at all, for multi_hot.
+// One row for each of `rows`: the sum of what each number counts in it; 1 where it is there at all, for
+// multi_hot.
 template <class T>
 std::vector<T> sums_of(const NumberRows& rows, int64_t depth, bool once, const std::vector<double>& worth) {
   std::vector<T> sums(rows.size() * static_cast<size_t>(depth), T{0});

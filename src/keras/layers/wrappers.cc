@@ -10,7 +10,7 @@
 namespace lockstep::keras::layers {
 namespace {
 
-// --- both ways -----------------------------------------------------------------------------------------------------
+// --- both ways ---------------------------------------------------------------------------------------------
 
 struct BidirectionalSettings {
   Layer layer;
@@ -130,7 +130,7 @@ class BidirectionalLayer final : public ConfiguredLayer<BidirectionalSettings> {
 };
 const RegisterLayer<BidirectionalLayer> bidirectional;
 
-// --- step by step --------------------------------------------------------------------------------------------------
+// --- step by step ------------------------------------------------------------------------------------------
 
 struct TimeDistributedSettings {
   Layer layer;

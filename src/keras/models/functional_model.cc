@@ -135,7 +135,8 @@ Tensor fit_to_input(const Tensor& value, const KerasTensor& input, const std::st
   } else if (fitted.rank() + 1 == expected.rank() && expected[-1] == 1) {
     fitted = expand_dims(fitted, -1);
   }
-  // A batch of another size than the input's is taken, as in Keras: the last one of an epoch is often smaller.
+  // A batch of another size than the input's is taken, as in Keras: the last one of an epoch is often
+  // smaller.
   bool fits = fitted.rank() == expected.rank();
   for (int d = 1; fits && d < expected.rank(); ++d)
     fits = expected[d] < 0 || expected[d] == fitted.shape()[d];

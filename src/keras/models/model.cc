@@ -9,7 +9,7 @@
 
 namespace lockstep::keras {
 
-// --- ModelBase -----------------------------------------------------------------------------------------------
+// --- ModelBase ---------------------------------------------------------------------------------------------
 
 ModelBase::ModelBase(std::string class_name, LayerBaseOptions options, std::source_location where)
     : LayerBase(std::move(class_name), std::move(options), where),
@@ -31,8 +31,8 @@ std::vector<std::string> ModelBase::input_names() const {
 
 namespace {
 
-// Runs f for a public function of a model. What it sets off happens in layers and steps, whose errors name the lines that
-// made those: a note adds the line of the call.
+// Runs f for a public function of a model. What it sets off happens in layers and steps, whose errors name
+// the lines that made those: a note adds the line of the call.
 template <class F>
 auto in_call(const char* what, std::source_location where, F&& f) -> decltype(f()) {
   try {
@@ -47,7 +47,7 @@ auto in_call(const char* what, std::source_location where, F&& f) -> decltype(f(
 
 }  // namespace
 
-// --- Model ---------------------------------------------------------------------------------------------------
+// --- Model -------------------------------------------------------------------------------------------------
 
 Model::Model(std::shared_ptr<ModelBase> base) : Layer(std::move(base)) {}
 Model::Model(const KerasTensors& inputs, const KerasTensors& outputs, const ModelOptions& options,
@@ -179,7 +179,7 @@ Layer Model::get_layer(size_t index, std::source_location where) const {
   return all[index];
 }
 
-// --- Sequential ----------------------------------------------------------------------------------------------
+// --- Sequential --------------------------------------------------------------------------------------------
 
 Sequential::Sequential(const ModelOptions& options, std::source_location where)
     : Model(std::make_shared<SequentialModel>(options, where)) {}
@@ -201,7 +201,7 @@ void Sequential::pop(std::source_location where) const {
   dynamic_cast<SequentialModel&>(model_base(where)).pop(where);
 }
 
-// --- History and logs ----------------------------------------------------------------------------------------
+// --- History and logs --------------------------------------------------------------------------------------
 
 bool History::contains(const std::string& name) const {
   for (const auto& [known, values] : history)

@@ -20,13 +20,13 @@ namespace {
 
 constexpr const char* kTensorClass = "__keras_tensor__";
 
-// Calls of a layer are counted from 0, with one exception: where a model's ends are named, Keras counts the making of
-// a functional model inside as its call 0, and its real calls from 1.
+// Calls of a layer are counted from 0, with one exception: where a model's ends are named, Keras counts the
+// making of a functional model inside as its call 0, and its real calls from 1.
 int64_t first_call_at_ends(const Layer& layer) {
   return dynamic_cast<const FunctionalModel*>(layer.base().get()) ? 1 : 0;
 }
 
-// --- writing -----------------------------------------------------------------------------------------------------
+// --- writing -----------------------------------------------------------------------------------------------
 
 // Numbers the calls of each layer: what Keras calls a value's history.
 class Histories {
@@ -97,7 +97,7 @@ Json written_call(const LayerCall& call, const Histories& histories) {
   return Json::object({{"args", args}, {"kwargs", kwargs}});
 }
 
-// --- reading -----------------------------------------------------------------------------------------------------
+// --- reading -----------------------------------------------------------------------------------------------
 
 const Json* tensor_history(const Json& json) {
   const Json* class_name = json.find("class_name");
@@ -184,7 +184,8 @@ class GraphReader {
     first_call_[name] = first_call_at_ends(layer);
   }
 
-  // Every tensor in `json`, depth first; those of a dictionary in the order of their names, as Keras flattens it.
+  // Every tensor in `json`, depth first; those of a dictionary in the order of their names, as Keras flattens
+  // it.
   void collect(const Json& json, KerasTensorList& into) const {
     if (const Json* history = tensor_history(json)) {
       into.push_back(find(*history));

@@ -37,7 +37,7 @@ std::vector<std::string> names_of(const std::vector<Variable>& variables) {
   return names;
 }
 
-// --- written as Keras writes them ------------------------------------------------------------------------------
+// --- written as Keras writes them --------------------------------------------------------------------------
 
 Json recorded(const std::string& name) {
   return Json::read_file(LOCKSTEP_SOURCE_DIR "/tests/keras/testdata/values/" + name + ".json");
@@ -92,7 +92,7 @@ TEST(Models, ListTheirWeightsInKerasOrderAndSurviveJson) {
   }
 }
 
-// --- layers of one's own ---------------------------------------------------------------------------------------
+// --- layers of one's own -----------------------------------------------------------------------------------
 
 class Doubling final : public LayerBase {
  public:
@@ -198,7 +198,7 @@ TEST(Models, WithACallOfTheirOwnTrain) {
   EXPECT_EQ(model.predict(filled({3, 2}, 1), {.verbose = 0}).shape(), Shape({3, 1}));
 }
 
-// --- sharing, nesting, freezing --------------------------------------------------------------------------------
+// --- sharing, nesting, freezing ----------------------------------------------------------------------------
 
 TEST(Models, ShareLayers) {
   const Layer shared = layers::Dense(2, {.kernel_regularizer = regularizers::L2(0.5), .name = "shared"});
@@ -251,7 +251,7 @@ TEST(Models, KeepWhatGetWeightsGave) {
   EXPECT_NE(floats(model.get_weights()[0]), values);
 }
 
-// --- inputs and outputs by name --------------------------------------------------------------------------------
+// --- inputs and outputs by name ----------------------------------------------------------------------------
 
 Model named_model() {
   const KerasTensor left = Input({3}, {.name = "left"}), right = Input({2}, {.name = "right"});
@@ -288,7 +288,7 @@ TEST(NamedModels, TakeDataAndLossesByTheirNames) {
             floats(predicted.at("kind")));
 }
 
-// --- float64 ---------------------------------------------------------------------------------------------------
+// --- float64 -----------------------------------------------------------------------------------------------
 
 class Float64Models : public ::testing::Test {
  protected:
@@ -325,7 +325,7 @@ TEST_F(Float64Models, KeepDataLabelsAndWeightsAsTheyAre) {
   }
 }
 
-// --- weights in files ------------------------------------------------------------------------------------------
+// --- weights in files --------------------------------------------------------------------------------------
 
 class WeightFiles : public ::testing::Test {
  protected:

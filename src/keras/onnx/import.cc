@@ -16,8 +16,9 @@
 namespace lockstep::keras::onnx {
 namespace {
 
-// What a file's graph computes, as one layer: its floating-point constants are the weights. Nodes become ops whenever the
-// layer is called, so that sizes are numbers, and what follows from sizes alone is computed there and then.
+// What a file's graph computes, as one layer: its floating-point constants are the weights. Nodes become ops
+// whenever the layer is called, so that sizes are numbers, and what follows from sizes alone is computed
+// there and then.
 class GraphLayer final : public LayerBase {
  public:
   explicit GraphLayer(GraphFile file) : LayerBase("OnnxGraph"), file_(std::move(file)) {

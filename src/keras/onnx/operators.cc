@@ -50,7 +50,7 @@ void check_room(const NodeCall& call, const Shape& shape) {
                 " is too large");
 }
 
-// --- elementwise ---------------------------------------------------------------------------------------------------
+// --- elementwise -------------------------------------------------------------------------------------------
 
 // Elements stay where they are, however they lie.
 Operator unary(std::function<Tensor(const NodeCall&, const Tensor&)> compute) {
@@ -128,7 +128,7 @@ Tensor casted(const NodeCall& call, const Tensor& x) {
   return cast(x, *to);
 }
 
-// --- products ------------------------------------------------------------------------------------------------------
+// --- products ----------------------------------------------------------------------------------------------
 
 Tensor product(const Tensor& a, const Tensor& b) {
   if (a.rank() > 1 && b.rank() > 1) return matmul(a, b);
@@ -150,7 +150,7 @@ Operands gemm(const NodeCall& call) {
   return plain(y);
 }
 
-// --- windows -------------------------------------------------------------------------------------------------------
+// --- windows -----------------------------------------------------------------------------------------------
 
 // Where the windows of a convolution or a pooling are.
 struct Windows {
@@ -287,7 +287,7 @@ Operator pooled_over_all(Tensor (*compute)(const TensorArg&, const ReduceOptions
   };
 }
 
-// --- normalisations ------------------------------------------------------------------------------------------------
+// --- normalisations ----------------------------------------------------------------------------------------
 
 Operands batch_normalised(const NodeCall& call) {
   call.supports(call.integer("training_mode", 0) == 0, "statistics of the batch are not known here");
@@ -310,7 +310,7 @@ Operands layer_normalised(const NodeCall& call) {
   return plain(layer_norm(x, broadcast_to(call.x(1), normalised), broadcast_to(beta, normalised), options));
 }
 
-// --- reductions ----------------------------------------------------------------------------------------------------
+// --- reductions --------------------------------------------------------------------------------------------
 
 Operator reduction(Tensor (*compute)(const TensorArg&, const ReduceOptions&)) {
   return [compute](const NodeCall& call) -> Operands {
@@ -344,7 +344,7 @@ Operator along_axis(Tensor (*compute)(const TensorArg&, int)) {
   };
 }
 
-// --- shapes --------------------------------------------------------------------------------------------------------
+// --- shapes ------------------------------------------------------------------------------------------------
 
 Operands shape_of(const NodeCall& call) {
   const Shape shape = call.operand(0).shape();
@@ -596,7 +596,7 @@ Operands same(const NodeCall& call) { return {call.operand(0)}; }
 
 }  // namespace
 
-// --- operands and calls --------------------------------------------------------------------------------------------
+// --- operands and calls ------------------------------------------------------------------------------------
 
 Shape Operand::shape() const {
   if (!channels_last) return stored.shape();

@@ -15,9 +15,11 @@ namespace lockstep::keras::onnx {
 // A value of the graph while it is computed.
 struct Operand {
   Tensor stored = {};
-  // The elements lie as Lockstep's convolutions want them: the second dimension of the value is the last one of `stored`.
+  // The elements lie as Lockstep's convolutions want them: the second dimension of the value is the last one
+  // of `stored`.
   bool channels_last = false;
-  // It follows from the file and from shapes alone, and its elements are there: sizes that others are made of.
+  // It follows from the file and from shapes alone, and its elements are there: sizes that others are made
+  // of.
   bool known = false;
 
   bool defined() const { return stored.defined(); }
@@ -25,8 +27,8 @@ struct Operand {
   Shape shape() const;
   DType dtype() const { return stored.dtype(); }
   int rank() const { return stored.rank(); }
-  // As ONNX has it (in a trace a known number is a constant, which fuses with what uses it), and with the second dimension
-  // last.
+  // As ONNX has it (in a trace a known number is a constant, which fuses with what uses it), and with the
+  // second dimension last.
   Tensor value() const;
   Tensor with_channels_last() const;
 };

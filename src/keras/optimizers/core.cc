@@ -74,7 +74,7 @@ RuleCore::RuleCore(std::shared_ptr<const Optimizer::Rule> rule, OptimizerOptions
   for (const Variable& variable : variables()) names_.insert(variable.name());
 }
 
-// --- state -----------------------------------------------------------------------------------------------------
+// --- state -------------------------------------------------------------------------------------------------
 
 Variable RuleCore::add_slot(const Variable& variable, const Slot& slot, bool per_replica) {
   const std::string base = variable.name() + "/" + slot.name;
@@ -162,7 +162,7 @@ Json RuleCore::config() const {
   return config;
 }
 
-// --- the step --------------------------------------------------------------------------------------------------
+// --- the step ----------------------------------------------------------------------------------------------
 
 Tensor RuleCore::step() const {
   const Tensor updates = iterations_.value();
@@ -178,8 +178,8 @@ Tensor RuleCore::scale_loss(const Tensor& loss, std::source_location) const {
   return options_.loss_scale_factor ? loss * *options_.loss_scale_factor : loss;
 }
 
-// Until the update every replica sums its own gradients, and nothing is communicated. Where replicas may be lost all keep the
-// sum over all of them, with every batch, so that nobody holds what others lack.
+// Until the update every replica sums its own gradients, and nothing is communicated. Where replicas may be
+// lost all keep the sum over all of them, with every batch, so that nobody holds what others lack.
 void RuleCore::accumulate(TensorList& gradients, const std::vector<Variable>& variables, const Tensor& guard,
                           const Tensor& updates, std::source_location where) {
   const auto accumulator_of = [&](size_t i) -> const Variable& {
@@ -226,8 +226,8 @@ void RuleCore::clip(TensorList& gradients) const {
   }
 }
 
-// In Keras' order: the rule's step where gradients have been accumulated; then, with every batch, the average, the
-// overwriting by it, and the constraint.
+// In Keras' order: the rule's step where gradients have been accumulated; then, with every batch, the
+// average, the overwriting by it, and the constraint.
 void RuleCore::update(const Variable& variable, const Tensor& gradient, const StepScalars& scalars,
                       const Guards& guards, std::source_location where) {
   const State& state = states_.at(variable.id());

@@ -214,7 +214,7 @@ TEST(OptimizerSettings, ThatCannotBeAreRefused) {
   }
 }
 
-// --- the learning rate ---------------------------------------------------------------------------------------
+// --- the learning rate -------------------------------------------------------------------------------------
 
 TEST(OptimizerRate, AssignedItChangesCompiledStepsAndWhatIsWritten) {
   const Optimizer optimizer = SGD({.learning_rate = 0.5});
@@ -266,7 +266,7 @@ TEST(OptimizerRate, MayBeAFunctionOfTheStep) {
               HasSubstr("floating-point scalar"));
 }
 
-// --- decay, constraints, averages ------------------------------------------------------------------------------
+// --- decay, constraints, averages --------------------------------------------------------------------------
 
 TEST(OptimizerDecay, LeavesOutWhatIsExcluded) {
   for (const bool by_word : {true, false}) {
@@ -304,7 +304,7 @@ TEST(OptimizerAverages, TakeTheVariablesPlaceAtTheEnd) {
   SGD().finalize_variable_values({other});
 }
 
-// --- loss scaling --------------------------------------------------------------------------------------------
+// --- loss scaling ------------------------------------------------------------------------------------------
 
 TEST(LossScale, SkipsWhatIsNotFiniteAndGrows) {
   for (const bool compiled : {false, true}) {
@@ -375,7 +375,7 @@ TEST(LossScale, IsOfTheInnerOptimizer) {
   EXPECT_EQ(Optimizer::deserialize(outer.serialize()).serialize(), outer.serialize());
 }
 
-// --- an optimizer of one's own -------------------------------------------------------------------------------
+// --- an optimizer of one's own -----------------------------------------------------------------------------
 
 class SignDescent final : public Optimizer::Rule {
  public:

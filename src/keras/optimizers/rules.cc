@@ -69,7 +69,7 @@ std::string lower(std::string text) {
 // 1 - beta^t
 Tensor debias(double beta, const Tensor& t) { return 1.0 - lockstep::pow(beta, t); }
 
-// --- the rules -------------------------------------------------------------------------------------------------
+// --- the rules ---------------------------------------------------------------------------------------------
 
 struct SgdRule final : FusedRule<SgdRule, SgdOptions> {
   static constexpr const char* kClass = "SGD";
@@ -337,7 +337,8 @@ struct MuonRule final : SettingsRule<MuonRule, MuonOptions> {
     });
   }
 
-  // Singular values become about 1: a polynomial of degree 5, again and again. The shorter side is what is squared.
+  // Singular values become about 1: a polynomial of degree 5, again and again. The shorter side is what is
+  // squared.
   Tensor orthogonal(const Tensor& direction) const {
     const bool tall = direction.shape()[0] > direction.shape()[1];
     Tensor x = tall ? transpose(direction) : direction;
@@ -385,7 +386,7 @@ struct ScheduleFreeAdamWRule final : SettingsRule<ScheduleFreeAdamWRule, Schedul
   }
 };
 
-// --- names -----------------------------------------------------------------------------------------------------
+// --- names -------------------------------------------------------------------------------------------------
 
 template <class RuleType>
 struct Settings {

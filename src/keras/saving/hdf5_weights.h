@@ -1,4 +1,5 @@
-// Keras' weights in HDF5 files: those of Keras 3, ".weights.h5", and "model.weights.h5" of a ".keras" archive.
+// Keras' weights in HDF5 files: those of Keras 3, ".weights.h5", and "model.weights.h5" of a ".keras"
+// archive.
 #pragma once
 
 #include <source_location>
@@ -14,8 +15,9 @@ namespace lockstep::keras {
 // A file of the model's weights and, where it is compiled, the optimizer's state.
 std::string written_hdf5_weights(const Model& model, std::source_location where);
 
-// What the file has for the model's weights, by structure; everything of the file must have a place in the model. Throws
-// Error(invalid_argument) that lists all that is missing, left over or of another shape. `user` begins the message.
+// What the file has for the model's weights, by structure; everything of the file must have a place in the
+// model. Throws Error(invalid_argument) that lists all that is missing, left over or of another shape. `user`
+// begins the message.
 PendingWeights read_hdf5_weights(const Model& model, const train::Hdf5Reader& file, const char* user,
                                  std::source_location where);
 

@@ -92,7 +92,8 @@ Json settings_of(const std::string& class_name, const Json& config) {
   return made;
 }
 
-// Keras 3 leaves out here which module a class is of, and ops between layers have names that layers have, too: those take one list.
+// Keras 3 leaves out here which module a class is of, and ops between layers have names that layers have,
+// too: those take one list.
 bool is_operation_called_as_a_layer(const Json& layer) {
   constexpr const char* kBoth[] = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Average", "Dot"};
   if (layer.contains("module") || !layer.contains("inbound_nodes") ||

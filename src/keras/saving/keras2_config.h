@@ -5,8 +5,8 @@
 
 namespace lockstep::keras {
 
-// A model, or what it was compiled with, as Keras 3 writes it: calls of layers by their arguments, and settings that are there no more left
-// out. What is as Keras 3 writes it stays as it is.
+// A model, or what it was compiled with, as Keras 3 writes it: calls of layers by their arguments, and
+// settings that are there no more left out. What is as Keras 3 writes it stays as it is.
 Json as_keras3(const Json& json);
 
 }  // namespace lockstep::keras

@@ -24,7 +24,8 @@ class KerasArchive {
   // The model as JSON.
   std::string config() const;
   const train::Hdf5Reader& weights() const { return *weights_; }
-  // Gives the files that layers keep in the archive to these. Throws Error(unsupported) where a layer takes none.
+  // Gives the files that layers keep in the archive to these. Throws Error(unsupported) where a layer takes
+  // none.
   void restore_files(const Model& model, std::source_location where) const;
 
  private:

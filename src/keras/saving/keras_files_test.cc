@@ -1,4 +1,5 @@
-// Models and weights in Keras' files: what is written, what is refused, and that a refused file changes nothing.
+// Models and weights in Keras' files: what is written, what is refused, and that a refused file changes
+// nothing.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -47,8 +47,8 @@ std::string plain_name(const std::string& weight) {
   return name.substr(0, name.find(':'));
 }
 
-// Whether a file of Keras 1 or 2 means this weight: "kernel" of a DepthwiseConv2D had another name in Keras 2, and in Keras 1 names
-// had the layer's in front and a number behind: "block1_conv1_W_1".
+// Whether a file of Keras 1 or 2 means this weight: "kernel" of a DepthwiseConv2D had another name in Keras
+// 2, and in Keras 1 names had the layer's in front and a number behind: "block1_conv1_W_1".
 bool is_called(const std::string& ours, std::string theirs) {
   if (ours == theirs || (ours == "kernel" && theirs == "depthwise_kernel")) return true;
   const size_t last = theirs.find_last_not_of("0123456789");
@@ -62,7 +62,8 @@ bool is_called(const std::string& ours, std::string theirs) {
   return theirs.ends_with("_" + ours);
 }
 
-// The layer's weights in the order of the file's names: Keras lists those that are trained first, unless the layer was frozen.
+// The layer's weights in the order of the file's names: Keras lists those that are trained first, unless the
+// layer was frozen.
 std::vector<Variable> in_order_of(const Layer& layer, const std::vector<std::string>& names) {
   const std::vector<Variable> all = layer.weights();
   std::vector<Variable> trained_first = all;

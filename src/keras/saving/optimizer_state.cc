@@ -11,7 +11,8 @@ namespace {
 
 constexpr DType kCounter = DType::int32;
 
-// Slots that Keras keeps behind the others, for all variables together; those of one variable are beside each other else.
+// Slots that Keras keeps behind the others, for all variables together; those of one variable are beside each
+// other else.
 std::vector<std::string> slots_apart(const std::string& class_name) {
   if (class_name == "RMSprop") return {"momentum", "average_gradient"};
   return {"velocity_hat"};
@@ -91,7 +92,8 @@ std::vector<StoredState> stored_state(const optimizers::Optimizer& optimizer,
   const Json config = core.config();
   const Json* inner = config.find("inner_optimizer");
   if (!inner) return state_of_rule(core.class_name(), config, named, variables);
-  // An optimizer in an optimizer: the outer one's own counter and rate, which nobody reads, its two, then the inner one's.
+  // An optimizer in an optimizer: the outer one's own counter and rate, which nobody reads, its two, then the
+  // inner one's.
   std::vector<StoredState> all = {unused({kCounter, {}}), unused({DType::float32, {}})};
   for (const char* name : {"step_counter", "dynamic_scale"}) {
     const auto found =

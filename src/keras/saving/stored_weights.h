@@ -1,5 +1,5 @@
-// Where Keras' files keep the weights of a model: by the structure of its layers, not by their names, which count what else a
-// program has made. "layers/dense_1/vars/0" is the first weight of the second Dense.
+// Where Keras' files keep the weights of a model: by the structure of its layers, not by their names, which
+// count what else a program has made. "layers/dense_1/vars/0" is the first weight of the second Dense.
 #pragma once
 
 #include <source_location>
@@ -20,14 +20,15 @@ struct StoredWeights {
 // The weights of `root` and of every layer inside, each layer once, at the first path where it is found.
 std::vector<StoredWeights> stored_weights(const Layer& root);
 
-// `prefix` and the classes of the layers in snake case, numbered where one comes again; empty for operations, which are no
-// layers in Keras.
+// `prefix` and the classes of the layers in snake case, numbered where one comes again; empty for operations,
+// which are no layers in Keras.
 std::vector<std::string> names_by_class(const std::string& prefix, const std::vector<Layer>& layers);
 
 // The group that the weights at `path` are in.
 std::string group_of_weights(const std::string& path);
 
-// Values that were read and looked at, for variables that are still as they were: a file changes a model wholly or not at all.
+// Values that were read and looked at, for variables that are still as they were: a file changes a model
+// wholly or not at all.
 class PendingWeights {
  public:
   void add(const Variable& variable, Tensor value);

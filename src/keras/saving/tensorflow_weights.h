@@ -11,9 +11,9 @@
 
 namespace lockstep::keras {
 
-// What a checkpoint of tf.keras' save_weights(), or of tf.train.Checkpoint(model=...) around such a model, has for this one. What
-// else it holds (an optimizer's slots, counters) is left alone. Throws Error(invalid_argument) that lists what is missing or of
-// another shape.
+// What a checkpoint of tf.keras' save_weights(), or of tf.train.Checkpoint(model=...) around such a model,
+// has for this one. What else it holds (an optimizer's slots, counters) is left alone. Throws
+// Error(invalid_argument) that lists what is missing or of another shape.
 PendingWeights read_tensorflow_weights(const Model& model, const train::TensorflowCheckpoint& checkpoint,
                                        const char* user, std::source_location where);
 

@@ -43,9 +43,9 @@ std::string own_name(const std::string& path) {
   return name;
 }
 
-// The entries for the weights, by structure: save_weights() writes the weights in the order in which the model holds
-// its layers, whatever they are called ("dense_3" says how many others the program had made before). None where the
-// file was written by others, whose order means nothing, or is of another structure.
+// The entries for the weights, by structure: save_weights() writes the weights in the order in which the
+// model holds its layers, whatever they are called ("dense_3" says how many others the program had made
+// before). None where the file was written by others, whose order means nothing, or is of another structure.
 std::vector<const Entry*> in_order(const train::SafetensorsFile& file, const NamedWeights& named) {
   const auto format = file.metadata().find(kFormat);
   if (format == file.metadata().end() || format->second != kOwnFormat) return {};

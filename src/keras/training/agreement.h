@@ -8,8 +8,9 @@
 
 namespace lockstep::keras {
 
-// Workers make the same steps, so one that wants to stop (Ctrl-C, a callback) must not do so before the others know. They ask
-// each other a few times per second: after how many steps follows from the time that steps take on the slowest of them.
+// Workers make the same steps, so one that wants to stop (Ctrl-C, a callback) must not do so before the
+// others know. They ask each other a few times per second: after how many steps follows from the time that
+// steps take on the slowest of them.
 class Agreement {
  public:
   explicit Agreement(const distribute::Strategy& strategy) : strategy_(strategy) {}

@@ -15,8 +15,9 @@ namespace lockstep::keras {
 class CallbackList {
  public:
   // The given ones, a progress bar unless the run is silent, and `last`, if any, which sees what the others
-  // add to the logs. All are bound to the model. Throws Error(invalid_argument) for an empty one. `chief`: false on the
-  // other workers of a run, where those that are the chief's (CallbackBase::chief_only) hear nothing.
+  // add to the logs. All are bound to the model. Throws Error(invalid_argument) for an empty one. `chief`:
+  // false on the other workers of a run, where those that are the chief's (CallbackBase::chief_only) hear
+  // nothing.
   CallbackList(std::vector<Callback> given, Model& model, const RunParams& params, std::source_location where,
                const Callback& last = {}, bool chief = true);
 
@@ -28,7 +29,8 @@ class CallbackList {
     for (const Callback& callback : told_) try {
         (callback.base().get()->*moment)(arguments...);
       } catch (const errors::UnavailableError&) {
-        // Other workers are lost, which the run may outlive: the other callbacks shall have heard of this moment.
+        // Other workers are lost, which the run may outlive: the other callbacks shall have heard of this
+        // moment.
         lost = std::current_exception();
       }
     if (lost) std::rethrow_exception(lost);

@@ -1,8 +1,8 @@
 // What a fit does where its workers come and go.
 //
-// In an elastic run, where workers are lost, all who are left form anew, and settle: they agree on the farthest place that one of
-// them has reached, and whoever is not there gets the state from one who is. Workers that are started again are let in between
-// two steps, and settle like the others.
+// In an elastic run, where workers are lost, all who are left form anew, and settle: they agree on the
+// farthest place that one of them has reached, and whoever is not there gets the state from one who is.
+// Workers that are started again are let in between two steps, and settle like the others.
 #pragma once
 
 #include <cstdint>
@@ -52,7 +52,8 @@ class ElasticFit {
   bool may_recover() const;
   // Goes on with those who are left, also where more of them are lost meanwhile.
   void recover(std::string reason);
-  // To be called in a catch, where the run cannot go on: tells the others or, where it is they who are lost, saves what it has.
+  // To be called in a catch, where the run cannot go on: tells the others or, where it is they who are lost,
+  // saves what it has.
   [[noreturn]] void end_with(const std::exception& error);
   // Others may have to take the chief's place.
   void share_chiefs_callbacks();

@@ -275,8 +275,8 @@ int64_t FitRun::begin_data() {
 void FitRun::run_epoch() {
   const int epoch = at_.epoch;
   const std::optional<Trainer::Progress> resumed = trainer_.control().resume;
-  std::optional<Trainer::Progress>
-      next;  // where the next epoch's data begins, where that is not where this one's ended
+  // Where the next epoch's data begins, where that is not where this one's ended.
+  std::optional<Trainer::Progress> next;
   if (at_.stage == Standing::Stage::begins) {
     elastic_.share_chiefs_callbacks();
     trainer_.reset_metrics();
@@ -289,7 +289,8 @@ void FitRun::run_epoch() {
     // A scheduler wants the machine, and the run shall go on elsewhere from this step.
     if (trainer_.signal() == SIGTERM && trainer_.control().save_now)
       trainer_.control().save_now(trainer_.progress(epoch, at_.batch));
-    // A run that goes on where all steps of the epoch were made. Metrics have their names from a step; an elastic run's have.
+    // A run that goes on where all steps of the epoch were made. Metrics have their names from a step; an
+    // elastic run's have.
     if (resumed && at_.batch > 0 && at_.batch == resumed->batch && !strategy_.elastic()) {
       next = trainer_.progress_after(epoch);
       trainer_.make_variables(data_.train, options_.batch_size, where_);

@@ -1,7 +1,7 @@
 // One call of fit.
 //
-// It goes from place to place (Standing), and may be put to any of them: by a backup when it begins and, in an elastic run,
-// by another worker (ElasticFit).
+// It goes from place to place (Standing), and may be put to any of them: by a backup when it begins and, in
+// an elastic run, by another worker (ElasticFit).
 #pragma once
 
 #include <cstdint>

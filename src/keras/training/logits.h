@@ -5,9 +5,9 @@
 
 namespace lockstep::keras {
 
-// Warns, once for the same words, where a loss of probabilities is given logits, or one of logits probabilities:
-// either trains, to something worse. The layer that gives the output shows it; of layers that say nothing about it,
-// nothing is said.
+// Warns, once for the same words, where a loss of probabilities is given logits, or one of logits
+// probabilities: either trains, to something worse. The layer that gives the output shows it; of layers that
+// say nothing about it, nothing is said.
 void warn_of_mistaken_logits(const ModelBase& model, size_t output, const Loss& loss);
 
 }  // namespace lockstep::keras

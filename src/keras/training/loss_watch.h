@@ -13,8 +13,8 @@ class LossWatch {
   // Both have to outlive it.
   LossWatch(Trainer& trainer, const BatchStream& stream) : trainer_(trainer), stream_(stream) {}
 
-  // Looks at the loss that somebody has read last, so that a step pays nothing for it. `last` is the last batch that was
-  // trained with; empty where several steps were one launch.
+  // Looks at the loss that somebody has read last, so that a step pays nothing for it. `last` is the last
+  // batch that was trained with; empty where several steps were one launch.
   void look(const Batch& last);
 
  private:

@@ -30,13 +30,14 @@ struct NonFiniteLoss {
 };
 
 struct NonFiniteVerdict {
-  // What was the first to be not finite. A loss alone: the loss function, or layers that are others in training.
+  // What was the first to be not finite. A loss alone: the loss function, or layers that are others in
+  // training.
   enum class Cause : uint8_t { data, weight, layer, loss } cause;
   std::string text;  // the step, the tensor, its example and element, and what to do
 };
 
-// Looks at the data, then at the weights, then at what each layer makes of the last batch. A dataset is read anew up to
-// where training stands; the random generator is left as it was.
+// Looks at the data, then at the weights, then at what each layer makes of the last batch. A dataset is read
+// anew up to where training stands; the random generator is left as it was.
 NonFiniteVerdict explain(const NonFiniteLoss& loss);
 
 }  // namespace lockstep::keras

@@ -31,7 +31,8 @@ void check_names(const std::map<std::string, T>& named, const std::vector<std::s
   }
 }
 
-// "[2]" of a vector, "[0][2]" of a matrix: where the i-th of a metric's values stands. Empty where there is but one.
+// "[2]" of a vector, "[0][2]" of a matrix: where the i-th of a metric's values stands. Empty where there is
+// but one.
 std::string place_text(size_t i, const Shape& shape) {
   if (shape.size() == 1) return {};
   std::string text;
@@ -181,8 +182,8 @@ void Outputs::restore(const TensorList& values) {
   if (filled_ == restored_.size() && variables().size() == filled_) restored_.clear();
 }
 
-// Variables are made in the order in which they are listed. A step that is being traced finds what is assigned here when it
-// runs; one that runs op by op finds it at once.
+// Variables are made in the order in which they are listed. A step that is being traced finds what is
+// assigned here when it runs; one that runs op by op finds it at once.
 void Outputs::fill_restored() {
   if (restored_.empty()) return;
   const TracePause outside;

@@ -21,8 +21,8 @@ class Outputs {
   // Which loss and metrics belong to which output shows when the model is first run.
   void resolve(size_t count, size_t labels);
 
-  // The sum over the outputs and of what the model's layers add; labels and weights are one for each output, or
-  // (labels) for each that has a loss, undefined where there is none.
+  // The sum over the outputs and of what the model's layers add; labels and weights are one for each output,
+  // or (labels) for each that has a loss, undefined where there is none.
   Tensor total_loss(const TensorList& y, const TensorList& predictions, const TensorList& weights);
   // After a step with this loss over all replicas.
   void update_metrics(const Tensor& loss, const TensorList& y, const TensorList& predictions,
@@ -31,8 +31,9 @@ class Outputs {
   std::vector<Metric> metrics() const;
   // The variables of the losses' means and of all metrics, as far as they are made.
   std::vector<Variable> variables() const;
-  // Their values; and back. Metrics make their variables when they first see a batch: what is put back before waits for
-  // that, so that no batch has to be read for its sake. Error(invalid_argument) by then where the numbers differ.
+  // Their values; and back. Metrics make their variables when they first see a batch: what is put back before
+  // waits for that, so that no batch has to be read for its sake. Error(invalid_argument) by then where the
+  // numbers differ.
   TensorList values() const;
   void restore(const TensorList& values);
   // Loss and metrics gathered since the last reset, sorted by name as Keras does.

@@ -21,20 +21,21 @@ struct RunProgress {
 };
 
 struct RunControl {
-  // Where the run goes on. Set by BackupAndRestore when training begins, and by the fit where it takes over another worker's
-  // state, or the epoch that it went on in was complete; read by RunRecord and the fit, which takes it away when it begins an
-  // epoch's data.
+  // Where the run goes on. Set by BackupAndRestore when training begins, and by the fit where it takes over
+  // another worker's state, or the epoch that it went on in was complete; read by RunRecord and the fit,
+  // which takes it away when it begins an epoch's data.
   std::optional<RunProgress> resume;
-  // All of the run, those of the chief alone among them. Set by the fit, and empty again behind it; read by CallbackStates.
+  // All of the run, those of the chief alone among them. Set by the fit, and empty again behind it; read by
+  // CallbackStates.
   std::vector<Callback> callbacks;
-  // This worker got its state from another worker, not from a backup. Set by the fit; read by BackupAndRestore, which then
-  // restores nothing.
+  // This worker got its state from another worker, not from a backup. Set by the fit; read by
+  // BackupAndRestore, which then restores nothing.
   bool joined = false;
-  // Writes a backup of a run that SIGTERM breaks off in the midst of an epoch. Set by BackupAndRestore when training begins;
-  // called by the fit, which empties it at its beginning and end.
+  // Writes a backup of a run that SIGTERM breaks off in the midst of an epoch. Set by BackupAndRestore when
+  // training begins; called by the fit, which empties it at its beginning and end.
   std::function<void(const RunProgress&)> save_now;
-  // Writes one of the last finished step of a run whose other workers are lost, as far as that can be done without them. Set,
-  // called and emptied like save_now.
+  // Writes one of the last finished step of a run whose other workers are lost, as far as that can be done
+  // without them. Set, called and emptied like save_now.
   std::function<void(const RunProgress&)> save_alone;
 };
 

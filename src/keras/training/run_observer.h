@@ -17,7 +17,8 @@ class RunObserver {
 
   observe::StepClock& clock() const { return clock_; }
   const DevicesOfRun& devices() const { return devices_; }
-  // When no step is to be made for now: waits for what the devices still do, which is a part of the steps that were made.
+  // When no step is to be made for now: waits for what the devices still do, which is a part of the steps
+  // that were made.
   void finish_steps() const;
   // What the devices hold after the first epoch is what the run needs: what is held beyond that later has
   // grown.

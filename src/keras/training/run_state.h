@@ -52,11 +52,12 @@ struct RunState {
 
 // With the values of all variables (Trainer::variables()).
 std::string pack(const RunState& state, const Trainer& trainer);
-// Puts the values where they belong. Throws Error(failed_precondition) that names what differs where this worker's model,
-// optimizer or metrics are others.
+// Puts the values where they belong. Throws Error(failed_precondition) that names what differs where this
+// worker's model, optimizer or metrics are others.
 RunState unpack(const std::string& bytes, Trainer& trainer);
 
-// What fits that are over have left, for those who come too late to join them: their histories, by their numbers.
+// What fits that are over have left, for those who come too late to join them: their histories, by their
+// numbers.
 class PastFits {
  public:
   explicit PastFits(std::string bytes = {}) : bytes_(std::move(bytes)) {}

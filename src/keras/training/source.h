@@ -35,7 +35,8 @@ class BatchReader {
     for (Batch skipped; batches > 0 && next(skipped);) --batches;
   }
 
-  // The next batch is the last one once more: of workers that have formed anew, this one's part of it may be another.
+  // The next batch is the last one once more: of workers that have formed anew, this one's part of it may be
+  // another.
   virtual void again() {}
 
   // The exact position, for a reader of the same source that has given nothing yet. Empty where the number of
@@ -79,8 +80,8 @@ class Data::Source {
   }
 };
 
-// For each of `wanted` its position in `names`, or kMissing. Throws Error(invalid_argument) for a name that is not
-// wanted; `what` it names.
+// For each of `wanted` its position in `names`, or kMissing. Throws Error(invalid_argument) for a name that
+// is not wanted; `what` it names.
 std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const std::vector<std::string>& names,
                                 const char* what, std::source_location where);
 inline constexpr size_t kMissing = SIZE_MAX;

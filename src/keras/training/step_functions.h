@@ -1,6 +1,6 @@
-// The functions of a model that fit, evaluate and predict call with every batch (Keras' train_function, test_function and
-// predict_function): one for each kind of step and each set of arrays that a batch may have. They belong to one thread at
-// a time, as does the model whose variables they use.
+// The functions of a model that fit, evaluate and predict call with every batch (Keras' train_function,
+// test_function and predict_function): one for each kind of step and each set of arrays that a batch may
+// have. They belong to one thread at a time, as does the model whose variables they use.
 #pragma once
 
 #include <functional>
@@ -30,8 +30,8 @@ class StepFunctions {
         replicas_(std::move(replicas)),
         clock_(clock) {}
 
-  // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op. After the first steps with a set
-  // of arrays and shapes nothing is allocated, as long as nobody holds more than the last loss.
+  // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op. After the first steps with
+  // a set of arrays and shapes nothing is allocated, as long as nobody holds more than the last loss.
   void run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, std::source_location where);
   // The steps of several batches as one launch, with the loss of the last. False: nothing was done; they have
   // to be run one by one.

@@ -24,14 +24,16 @@ class StepLoop {
   // Hears of every launch, with its last batch.
   using Watch = std::function<void(const Batch& batch)>;
 
-  // `clock` times the steps; null: nobody does. The trainer, the clock and the callbacks have to outlive the loop.
+  // `clock` times the steps; null: nobody does. The trainer, the clock and the callbacks have to outlive the
+  // loop.
   StepLoop(Trainer& trainer, StepKind kind, observe::StepClock* clock, const CallbackList& callbacks,
            std::source_location where, Watch watch = {});
 
   // From step number `step` of the pass on until `steps` are made (-1: until the data ends), a training is
-  // asked to stop, or Ctrl-C. Data that gives no batch at all is an error. The callbacks hear of steps_per_execution batches at a time, of more where none
-  // of them minds and a GPU makes many steps per launch. Data that ends before `steps` is logged. `step` counts on with
-  // every step that is made, also where the next one throws. Of an elastic training it returns early where workers wait to join.
+  // asked to stop, or Ctrl-C. Data that gives no batch at all is an error. The callbacks hear of
+  // steps_per_execution batches at a time, of more where none of them minds and a GPU makes many steps per
+  // launch. Data that ends before `steps` is logged. `step` counts on with every step that is made, also
+  // where the next one throws. Of an elastic training it returns early where workers wait to join.
   void run(BatchStream& stream, int64_t& step, int64_t steps);
   // Whether they do, as all workers see it.
   bool newcomers() const { return newcomers_; }

@@ -14,8 +14,8 @@ void set_random_state(int64_t state);
 
 class BatchStream {
  public:
-  // `continues`: an epoch goes on where the one before stopped, unless the data had ended there; otherwise every
-  // epoch is a new pass.
+  // `continues`: an epoch goes on where the one before stopped, unless the data had ended there; otherwise
+  // every epoch is a new pass.
   BatchStream(const Data& data, const data::RowBatchOptions& options, bool continues)
       : source_(data.source()), options_(options), continues_(continues) {}
 
@@ -35,8 +35,8 @@ class BatchStream {
   }
 
   // What it takes to stand where the stream stands: the generator (random::default_generator()) when the pass
-  // under way began, and how many batches of it were taken; -1: no pass is under way. Where the data knows its
-  // position there is that as well, also of a pass that has ended: later ones count on from it.
+  // under way began, and how many batches of it were taken; -1: no pass is under way. Where the data knows
+  // its position there is that as well, also of a pass that has ended: later ones count on from it.
   struct Position {
     int64_t random = 0;
     int64_t taken = -1;

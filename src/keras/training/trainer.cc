@@ -25,7 +25,7 @@
 
 namespace lockstep::keras {
 
-// --- compile ---------------------------------------------------------------------------------------------------
+// --- compile -----------------------------------------------------------------------------------------------
 
 Trainer::Trainer(ModelBase& model) : model_(model) {}
 
@@ -153,7 +153,7 @@ void Trainer::finalize(std::source_location where) const {
   options_.optimizer.finalize_variable_values(model_.trainable_weights(), where);
 }
 
-// --- data --------------------------------------------------------------------------------------------------------
+// --- data --------------------------------------------------------------------------------------------------
 
 Data Trainer::in_model_order(const Data& data, std::source_location where) const {
   require(data.defined(), ErrorCode::invalid_argument, where, "no data was given");

@@ -49,8 +49,8 @@ class Trainer {
   ModelBase& model() { return model_; }
   void require_compiled(const char* what, std::source_location where) const;
 
-  // The steps that fit, evaluate and predict run, compiled anew: their programs go with the result, which must not
-  // outlive the trainer or a compile(). `clock` as in StepFunctions.
+  // The steps that fit, evaluate and predict run, compiled anew: their programs go with the result, which
+  // must not outlive the trainer or a compile(). `clock` as in StepFunctions.
   StepFunctions make_step_functions(observe::StepClock* clock = nullptr);
   distribute::Strategy strategy() const;  // the model's
 
@@ -59,7 +59,8 @@ class Trainer {
   // Data by name as lists in the order of the model's inputs and outputs.
   Data in_model_order(const Data& data, std::source_location where) const;
   // Arrays where the steps want them: on the current GPU where there is room and no strategy spreads the
-  // batches; of several workers, this one's part of them. `keeps_order`: results come in the order of the data.
+  // batches; of several workers, this one's part of them. `keeps_order`: results come in the order of the
+  // data.
   Data placed(const Data& data, std::source_location where, bool keeps_order = false) const;
   // Gives all workers of a run the chief's values of all that a step uses, as far as it is made.
   void share_values() const;
@@ -114,7 +115,8 @@ class Trainer {
   // Of the fit under way.
   RunControl& control() { return control_; }
   const RunControl& control() const { return control_; }
-  // All that a training step changes but for metrics: weights, the optimizer's variables, the random generator.
+  // All that a training step changes but for metrics: weights, the optimizer's variables, the random
+  // generator.
   std::vector<Variable> variables() const;
   // Makes these and the metrics', with a step of evaluation.
   void make_variables(const Data& data, int64_t batch_size, std::source_location where);

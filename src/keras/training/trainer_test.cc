@@ -105,7 +105,7 @@ std::vector<float> weights_of(const Model& model) {
   return all;
 }
 
-// --- as Keras recorded -----------------------------------------------------------------------------------------
+// --- as Keras recorded -------------------------------------------------------------------------------------
 
 const Json& recorded() {
   static const Json json = Json::read_file(LOCKSTEP_SOURCE_DIR "/tests/keras/testdata/values/fit.json");
@@ -238,7 +238,7 @@ TEST(Evaluate, AgreesWithKeras) {
   }
 }
 
-// --- batches ---------------------------------------------------------------------------------------------------
+// --- batches -----------------------------------------------------------------------------------------------
 
 TEST(Fit, TakesThirtyTwoExamplesAtATimeAndThePartialLastBatch) {
   std::vector<std::string> heard;
@@ -464,7 +464,7 @@ TEST(Fit, CtrlCStopsAfterTheStep) {
   EXPECT_EQ(now.sa_handler, SIG_DFL) << "the program's own Ctrl-C is back";
 }
 
-// --- inputs and outputs ----------------------------------------------------------------------------------------
+// --- inputs and outputs ------------------------------------------------------------------------------------
 
 Model two_by_two() {
   const KerasTensor a = Input({2}, {.name = "a"}), b = Input({3}, {.name = "b"});
@@ -616,7 +616,7 @@ TEST(Fit, TrainsInMixedPrecision) {
   }
 }
 
-// --- refusals --------------------------------------------------------------------------------------------------
+// --- refusals ----------------------------------------------------------------------------------------------
 
 TEST(Fit, RefusesWhatCannotBeTrained) {
   const Sequential fresh({layers::Dense(1, {.input_shape = {2}})}, {.name = "fresh"});

@@ -6,9 +6,10 @@
 
 namespace lockstep::keras {
 
-// This worker's part of the data: of arrays, its rows of every batch; of a dataset, what its auto_shard policy says. Batches
-// say how many examples each worker has, and end at the same time on all. `keeps_order`: results come in the order of the
-// data, so that no files are shared. Every worker has to call it, with the same data.
+// This worker's part of the data: of arrays, its rows of every batch; of a dataset, what its auto_shard
+// policy says. Batches say how many examples each worker has, and end at the same time on all. `keeps_order`:
+// results come in the order of the data, so that no files are shared. Every worker has to call it, with the
+// same data.
 Data for_worker(const Data& data, const distribute::Strategy& strategy, bool keeps_order,
                 std::source_location where);
 

@@ -6,8 +6,9 @@
 
 namespace lockstep {
 
-// A view, so that it takes neither time nor memory. The gates are inputs like any other, which is all that the order of
-// execution goes by; and as it has more than one input, no pass takes it for a mere view of a constant or a weight.
+// A view, so that it takes neither time nor memory. The gates are inputs like any other, which is all that
+// the order of execution goes by; and as it has more than one input, no pass takes it for a mere view of a
+// constant or a weight.
 constinit const OpDef kBarrier{
     .name = "barrier",
     .min_inputs = 2,

@@ -36,7 +36,8 @@ int64_t product(const Shape& shape, int first, int last) {
   return size;
 }
 
-// The index dimensions stand at `axis`. Sums are made by rows, [batch, row, outer * inner], and the rows moved back.
+// The index dimensions stand at `axis`. Sums are made by rows, [batch, row, outer * inner], and the rows
+// moved back.
 TensorList grad_gather(const GradContext& g) {
   const auto axis = static_cast<int>(g.attrs<GatherAttrs>().axis);
   const auto batch_dims = static_cast<int>(g.attrs<GatherAttrs>().batch_dims);

@@ -1,7 +1,7 @@
 // Reading and adding rows by index, for rules and kernels that name them.
 //
-// gather and scatter_add refuse an index that does not exist, with Error(invalid_argument) naming its position and
-// value; one_hot makes a row of zeros of it, so that -1 can stand for "no class".
+// gather and scatter_add refuse an index that does not exist, with Error(invalid_argument) naming its
+// position and value; one_hot makes a row of zeros of it, so that -1 can stand for "no class".
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace lockstep {
 
 extern const OpDef kGather, kScatterAdd, kOneHot;
 
-// Among indices that were made of floating point numbers: one that was NaN, infinite or a fraction. It is no row, and errors
-// say what it is.
+// Among indices that were made of floating point numbers: one that was NaN, infinite or a fraction. It is no
+// row, and errors say what it is.
 inline constexpr int64_t kNoWholeNumber = std::numeric_limits<int64_t>::min();
 inline std::string index_text(int64_t index) {
   return index == kNoWholeNumber ? "no whole number" : std::to_string(index);
@@ -45,13 +45,14 @@ struct OneHotAttrs {
   void visit(auto&& v) const { v("depth", depth), v("dtype", dtype); }
 };
 
-// What scores [..., classes] say of the classes that labels [...] name. A label that is no class is an Error that says so.
+// What scores [..., classes] say of the classes that labels [...] name. A label that is no class is an Error
+// that says so.
 Tensor gather_labels(const TensorArg& scores, const TensorArg& labels);
 // The labels themselves, or that Error.
 Tensor checked_labels(const Tensor& labels, int64_t classes);
 
-// Adds values [batch, count, width] into zeros [batch, rows, width] at the rows that indices [batch, count] name: the
-// gradient of a gather with batch dimensions, whose indices were checked.
+// Adds values [batch, count, width] into zeros [batch, rows, width] at the rows that indices [batch, count]
+// name: the gradient of a gather with batch dimensions, whose indices were checked.
 Tensor scatter_add_rows(const Tensor& values, const Tensor& indices, int64_t rows);
 
 }  // namespace lockstep

@@ -86,7 +86,8 @@ class ScatterAddKernel final : public Kernel {
     const auto index = indices_.read_checked(args, rows_);
     const auto* values = static_cast<const T*>(args.inputs[0]);
     A* sums = static_cast<A*>(kDirect ? args.outputs[0] : args.workspace);
-    // A thread owns some columns, or else some rows: no two add to one element, and each adds in the given order.
+    // A thread owns some columns, or else some rows: no two add to one element, and each adds in the given
+    // order.
     constexpr int64_t kLine = 64 / sizeof(A);
     const int threads =
         threads_for((indices_.count() + rows_) * width_ * static_cast<int64_t>(sizeof(A)), threads_);

@@ -10,7 +10,7 @@
 namespace lockstep::cuda {
 namespace {
 
-// --- gather ----------------------------------------------------------------------------------------------------
+// --- gather ------------------------------------------------------------------------------------------------
 
 // Results are [batch, outer, count] rows of `row` units; those of one batch read the same `count` indices.
 template <class Unit>
@@ -56,7 +56,7 @@ class GatherKernel final : public Kernel {
   int64_t batch_ = 1, outer_ = 1, count_ = 1, rows_ = 0, row_bytes_ = 1;
 };
 
-// --- scatter_update --------------------------------------------------------------------------------------------
+// --- scatter_update ----------------------------------------------------------------------------------------
 
 // Of the values for one row the last is kept: winners hold 1 + its number, 0 where there is none.
 __global__ void find_winners(Indices::Reader indices, int64_t count, unsigned long long* winners) {
@@ -113,7 +113,7 @@ class ScatterUpdateKernel final : public Kernel {
   int64_t rows_, row_bytes_ = 1;
 };
 
-// --- one_hot ---------------------------------------------------------------------------------------------------
+// --- one_hot -----------------------------------------------------------------------------------------------
 
 template <class Unit>
 __global__ void one_hot(IndexReader indices, Unit* out, int64_t elements, Divider depth, Unit one) {
@@ -151,7 +151,7 @@ class OneHotKernel final : public Kernel {
   DType dtype_;
 };
 
-// --- ravel_multi_index -----------------------------------------------------------------------------------------
+// --- ravel_multi_index -------------------------------------------------------------------------------------
 
 struct Extents {
   int rank;
@@ -205,7 +205,7 @@ class RavelKernel final : public Kernel {
   DeferredErrors errors_;
 };
 
-// --- range -----------------------------------------------------------------------------------------------------
+// --- range -------------------------------------------------------------------------------------------------
 
 __global__ void range(void* out, DType dtype, double start, double delta, double last, int64_t count) {
   for (int64_t i = first_index(); i < count; i += index_step()) {

@@ -1,4 +1,5 @@
-// A tensor at its place among zeros or another number: the gradient of a slice, and pad. One pass over the result.
+// A tensor at its place among zeros or another number: the gradient of a slice, and pad. One pass over the
+// result.
 #include <bit>
 #include <cstring>
 
@@ -87,8 +88,8 @@ class PlaceInFill final : public Kernel {
   }
 
  private:
-  // Neighbouring elements that are moved together: those of 16 bytes where rows of the last dimension are whole and
-  // aligned, else one.
+  // Neighbouring elements that are moved together: those of 16 bytes where rows of the last dimension are
+  // whole and aligned, else one.
   int64_t unit(const LaunchArgs& args) const {
     const int last = out_.rank() - 1;
     const auto width = static_cast<int64_t>(16 / size_of(in_.spec.dtype));

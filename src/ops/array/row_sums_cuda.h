@@ -1,5 +1,5 @@
-// Sums of values by row on GPUs, always in the same order: the values' numbers are sorted by row, and runs of one row are
-// summed in chunks; runs that go on over chunks leave parts that are then added in order.
+// Sums of values by row on GPUs, always in the same order: the values' numbers are sorted by row, and runs of
+// one row are summed in chunks; runs that go on over chunks leave parts that are then added in order.
 #pragma once
 
 #include "backends/cuda/columns.h"
@@ -42,7 +42,8 @@ struct AmongValues {
   __device__ static int64_t of(uint64_t /*row*/, int64_t last) { return last; }
 };
 
-// parts: [chunks, 2, width], of a chunk's first run and of its last, where they go on. Threads of one y have a chunk.
+// parts: [chunks, 2, width], of a chunk's first run and of its last, where they go on. Threads of one y have
+// a chunk.
 template <class Place, class T>
 __global__ void add_runs(const T* values, const uint64_t* rows, const uint32_t* numbers, int64_t count,
                          uint64_t limit, T* out, Sum<T>* parts, int64_t width, int64_t chunks) {
@@ -115,7 +116,8 @@ class RowSums {
 
   size_t workspace_bytes() const { return workspace_; }
 
-  // The rows in order, those that do not exist, which are no smaller than the number of rows, behind the others.
+  // The rows in order, those that do not exist, which are no smaller than the number of rows, behind the
+  // others.
   struct Sorted {
     const uint64_t* rows;
     const uint32_t* numbers;  // of the values

@@ -41,8 +41,8 @@ void turn_whole(const uint32_t* source, int64_t source_stride, uint32_t* buffer)
     }
 }
 
-// target[i][j] = source[j][i] for i < rows, j < columns; both indices at most kTile. The tile is turned in a buffer:
-// lines of memory a power of two apart fall into one set of the cache and would push each other out.
+// target[i][j] = source[j][i] for i < rows, j < columns; both indices at most kTile. The tile is turned in a
+// buffer: lines of memory a power of two apart fall into one set of the cache and would push each other out.
 template <class Element>
 void turn_tile(const Element* source, int64_t source_stride, Element* target, int64_t target_stride,
                int64_t rows, int64_t columns) {

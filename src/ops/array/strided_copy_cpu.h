@@ -8,11 +8,12 @@
 
 namespace lockstep::cpu {
 
-// Runs of memory are copied whole; where source and target are dense along different dimensions, the copy goes
-// through square tiles, so that every cache line is read and written once.
+// Runs of memory are copied whole; where source and target are dense along different dimensions, the copy
+// goes through square tiles, so that every cache line is read and written once.
 class StridedCopy {
  public:
-  // Strides in elements; a source stride of 0 repeats an element. Targets of different elements do not overlap.
+  // Strides in elements; a source stride of 0 repeats an element. Targets of different elements do not
+  // overlap.
   StridedCopy(const Shape& shape, const Strides& source, const Strides& target, DType dtype);
 
   // Uses at most `threads` threads, fewer for little data.

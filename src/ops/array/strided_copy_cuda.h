@@ -10,11 +10,12 @@
 
 namespace lockstep::cuda {
 
-// Runs of memory are moved in the widest units that the layouts and pointers allow; where source and target are dense
-// along different dimensions, through square tiles in shared memory.
+// Runs of memory are moved in the widest units that the layouts and pointers allow; where source and target
+// are dense along different dimensions, through square tiles in shared memory.
 class StridedCopy {
  public:
-  // Strides in elements; a source stride of 0 repeats an element. Targets of different elements do not overlap.
+  // Strides in elements; a source stride of 0 repeats an element. Targets of different elements do not
+  // overlap.
   StridedCopy(const Shape& shape, const Strides& source, const Strides& target, DType dtype);
 
   void run(const void* source, void* target, cudaStream_t stream) const;

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// all_reduce_sum(x) where `condition`, a boolean that is the same in all replicas, holds. Elsewhere nothing is
-// communicated, and what is computed from the result must not be used. Outside of replicas: x.
+// all_reduce_sum(x) where `condition`, a boolean that is the same in all replicas, holds. Elsewhere nothing
+// is communicated, and what is computed from the result must not be used. Outside of replicas: x.
 Tensor all_reduce_sum_where(const Tensor& condition, const Tensor& x, std::source_location where);
 
 }  // namespace lockstep

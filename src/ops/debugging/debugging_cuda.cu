@@ -14,8 +14,8 @@ void set_token(const LaunchArgs& args) {
   check(cudaMemsetAsync(args.outputs[0], 1, sizeof(bool), stream_of(args)), "cudaMemsetAsync");
 }
 
-// What a callback of the stream prints. It may be called after the kernel is gone, where a captured graph lives longer:
-// it then belongs to nobody, and stays.
+// What a callback of the stream prints. It may be called after the kernel is gone, where a captured graph
+// lives longer: it then belongs to nobody, and stays.
 struct Printed {
   PrintAttrs attrs;
   std::vector<TensorSpec> specs = {};

@@ -5,8 +5,8 @@
 
 namespace lockstep::elementwise {
 
-// The meaning of the op that the epilogue stands for, so that fused and alone it gives the same result for every value:
-// NaN, infinities and zeros with a sign included.
+// The meaning of the op that the epilogue stands for, so that fused and alone it gives the same result for
+// every value: NaN, infinities and zeros with a sign included.
 Scalar activated(Epilogue epilogue, Scalar x);
 
 // activated(x) and nothing else.

@@ -1,7 +1,8 @@
-// Rows of the table that are more than one instruction: circular and hyperbolic functions, erfc, tests of floats.
+// Rows of the table that are more than one instruction: circular and hyperbolic functions, erfc, tests of
+// floats.
 //
-// Polynomials are Chebyshev fits, made for this file, of what is named beside them; coefficients stand lowest power
-// first. float64 has its own; 16-bit floats are computed in float32.
+// Polynomials are Chebyshev fits, made for this file, of what is named beside them; coefficients stand lowest
+// power first. float64 has its own; 16-bit floats are computed in float32.
 #include <cmath>
 #include <limits>
 #include <numbers>
@@ -76,8 +77,8 @@ Scalar atan2_of(Scalar y, Scalar x) {
   return select(is_negative(y), -angle, angle);
 }
 
-// erfc(a) for a >= 0 is exp(-a^2) times a slowly varying function. a^2 is split so that its exponential keeps all
-// digits: the square of a rounded to 1/16 is exact.
+// erfc(a) for a >= 0 is exp(-a^2) times a slowly varying function. a^2 is split so that its exponential keeps
+// all digits: the square of a rounded to 1/16 is exact.
 Scalar erfc_of(Scalar x) {
   // (1 + 2a) exp(a^2) erfc(a) by (a - k) / (a + k): k = 3, a <= 12 and k = 4, a <= 28; erfc is 0 beyond
   static constexpr double kFloat[] = {

@@ -14,7 +14,7 @@ namespace {
 
 using namespace elementwise;
 
-// --- shape rules -----------------------------------------------------------------------------------------------
+// --- shape rules -------------------------------------------------------------------------------------------
 
 void check_equal_dtypes(const InferContext& c) {
   for (size_t i = 1; i < c.inputs.size(); ++i)
@@ -43,7 +43,7 @@ SpecList infer_select(const InferContext& c) {
   return {{c.dtype(1), broadcast_inputs(c)}};
 }
 
-// --- rows ------------------------------------------------------------------------------------------------------
+// --- rows --------------------------------------------------------------------------------------------------
 
 constexpr OpDef activation(OpDef op, Epilogue (*as_epilogue)(const Attrs&)) {
   op.as_epilogue = as_epilogue;

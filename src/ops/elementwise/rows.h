@@ -52,8 +52,8 @@ void one(Expander& e) {
     e.out(unary(op, e.in(0)));
 }
 
-// The op that is f(x), f(x, y) or f(x, attrs). 16-bit floats are computed in float32 with its constants, which 16 bits
-// would round, and the result is rounded once.
+// The op that is f(x), f(x, y) or f(x, attrs). 16-bit floats are computed in float32 with its constants,
+// which 16 bits would round, and the result is rounded once.
 template <auto f>
 void widened(Expander& e) {
   const DType dtype = e.in(0).dtype();

@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// resample(x) -> y and resample_grad(dy) -> dx: linear, and each other's gradient. x has `input` elements along `axis`, y
-// has `output`; half-pixel centres.
+// resample(x) -> y and resample_grad(dy) -> dx: linear, and each other's gradient. x has `input` elements
+// along `axis`, y has `output`; half-pixel centres.
 extern const OpDef kResample, kResampleGrad;
 
 struct ResampleAttrs {

@@ -1,4 +1,5 @@
-// Resampling on the CPU: every row of the result is a weighted sum of a few rows of the operand, always in the same order.
+// Resampling on the CPU: every row of the result is a weighted sum of a few rows of the operand, always in
+// the same order.
 #include <algorithm>
 #include <type_traits>
 

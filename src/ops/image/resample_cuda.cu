@@ -1,5 +1,5 @@
-// Resampling on GPUs: one thread per element of the result, always summed in the same order. Taps are computed where they are
-// needed, by the arithmetic of resample_taps().
+// Resampling on GPUs: one thread per element of the result, always summed in the same order. Taps are
+// computed where they are needed, by the arithmetic of resample_taps().
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"

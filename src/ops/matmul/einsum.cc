@@ -68,7 +68,7 @@ class Einsum {
     require(condition, code, where_, "einsum: \"", equation_, "\": ", parts...);
   }
 
-  // --- the equation ------------------------------------------------------------------------------------------------
+  // --- the equation ----------------------------------------------------------------------------------------
 
   // Letters with the ellipsis, if there is one, written out for `dimensions` dimensions.
   Labels expanded(const std::string& term, int dimensions, const std::string& what) const {
@@ -147,7 +147,7 @@ class Einsum {
     return result;
   }
 
-  // --- the products ------------------------------------------------------------------------------------------------
+  // --- the products ----------------------------------------------------------------------------------------
 
   void take_diagonals(Operand& x) const {
     for (size_t second = 1; second < x.labels.size(); ++second) {

@@ -1,4 +1,5 @@
-// Matrix products on NVIDIA GPUs: own kernels for float32, cuBLASLt for other floats, loops for what it has no form for.
+// Matrix products on NVIDIA GPUs: own kernels for float32, cuBLASLt for other floats, loops for what it has
+// no form for.
 #include <cublasLt.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ cublasLtHandle_t handle_here() {
   return handle;
 }
 
-// --- the product as loops over a batch ------------------------------------------------------------------------------
+// --- the product as loops over a batch ---------------------------------------------------------------------
 
 // The batch dimensions of size 1 are dropped, neighbours that are one walk are joined.
 StridedMatmul describe(const KernelRequest& request) {
@@ -100,9 +101,10 @@ std::optional<Stored> stored(int64_t rows, int64_t columns, int64_t row_stride, 
   return std::nullopt;
 }
 
-// --- what follows the product -----------------------------------------------------------------------------------------
+// --- what follows the product ------------------------------------------------------------------------------
 
-// What a product is finished with in place, where it cannot do it itself. A bias and an addend come behind the operands.
+// What a product is finished with in place, where it cannot do it itself. A bias and an addend come behind
+// the operands.
 struct Finish {
   bool bias = false;
   Epilogue epilogue = Epilogue::none;
@@ -147,7 +149,7 @@ void launch_finish(const cuda::ElementwiseKernel* kernel, const Finish& finish, 
   kernel->launch(operands.data(), cuda::cuda_stream(args.stream));
 }
 
-// --- cuBLASLt -----------------------------------------------------------------------------------------------------------
+// --- cuBLASLt ----------------------------------------------------------------------------------------------
 
 class LtDescriptions {
  public:
@@ -294,8 +296,8 @@ class LtMatmul final : public Kernel {
       addend_ = finish_.addend_input;
       finish_.addend = false;
     }
-    // cuBLASLt's own ReLU is the larger of x and 0 to it, which is 0 for NaN; its other activations are not ours to the
-    // last bit. So activations are a pass over the result.
+    // cuBLASLt's own ReLU is the larger of x and 0 to it, which is 0 for NaN; its other activations are not
+    // ours to the last bit. So activations are a pass over the result.
     const cublasLtEpilogue_t epilogue = lt_bias_ ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
     finish_kernel_ = make_finish(request, finish_);
     const cublasComputeType_t compute =

@@ -90,9 +90,10 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
   return cost;
 }
 
-// --- written out in other ops: for what needs all scores at once ---------------------------------------------------
+// --- written out in other ops: for what needs all scores at once -------------------------------------------
 
-// Heads before lengths, and query heads apart by the key head that they read: [batch, key_heads, group, length, dim].
+// Heads before lengths, and query heads apart by the key head that they read: [batch, key_heads, group,
+// length, dim].
 struct WrittenOut {
   WrittenOut(const GradContext& g, int first)
       : attrs(g.attrs<AttentionAttrs>()),

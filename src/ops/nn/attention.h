@@ -5,16 +5,18 @@
 
 namespace lockstep {
 
-// (query [batch, queries, heads, dim], key [batch, keys, key_heads, dim], value [batch, keys, key_heads, value_dim],
-// mask?, bias?, state?, example?) -> (result [batch, queries, heads, value_dim], log_sum_exp [batch, heads, queries]).
+// (query [batch, queries, heads, dim], key [batch, keys, key_heads, dim], value [batch, keys, key_heads,
+// value_dim], mask?, bias?, state?, example?) -> (result [batch, queries, heads, value_dim], log_sum_exp
+// [batch, heads, queries]).
 //
-// Query head h reads key head h / (heads / key_heads). Mask (bool) and bias broadcast to [batch, heads, queries, keys].
-// log_sum_exp is of the scores of a query, float32 (float64 for float64); infinity where it sees no key.
-// Dropout draws like random_threshold of a tensor [batch * heads * queries, keys] (ops/random/random.h).
+// Query head h reads key head h / (heads / key_heads). Mask (bool) and bias broadcast to [batch, heads,
+// queries, keys]. log_sum_exp is of the scores of a query, float32 (float64 for float64); infinity where it
+// sees no key. Dropout draws like random_threshold of a tensor [batch * heads * queries, keys]
+// (ops/random/random.h).
 extern const OpDef kAttention;
 
-// (query, key, value, result, log_sum_exp, gradient of the result, mask?, bias?, state?, example?) -> (dquery, dkey,
-// dvalue). Scores are computed again, tile by tile.
+// (query, key, value, result, log_sum_exp, gradient of the result, mask?, bias?, state?, example?) ->
+// (dquery, dkey, dvalue). Scores are computed again, tile by tile.
 extern const OpDef kAttentionGrad;
 
 struct AttentionAttrs {

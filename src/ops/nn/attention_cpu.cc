@@ -1,8 +1,9 @@
 // Attention on the CPU: tiles of scores that stay in the caches, packed operands, no matrix of all scores.
 //
-// Forward, a task is one tile of queries of one head. Backward, a task is a range of keys of one key head: it alone adds
-// to the gradients of its keys and values, and has its own sum of the queries' gradients; these sums are then added in
-// order. How many ranges there are depends on the shapes alone, so results do not depend on the number of threads.
+// Forward, a task is one tile of queries of one head. Backward, a task is a range of keys of one key head: it
+// alone adds to the gradients of its keys and values, and has its own sum of the queries' gradients; these
+// sums are then added in order. How many ranges there are depends on the shapes alone, so results do not
+// depend on the number of threads.
 #include <algorithm>
 #include <cmath>
 

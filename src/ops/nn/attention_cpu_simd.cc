@@ -10,7 +10,7 @@ using cpu::ScoreRules;
 constexpr int64_t kTile = cpu::kAttentionTile;
 static_assert(cpu::kAttentionLanes == kLanes);
 
-// --- products ------------------------------------------------------------------------------------------------------
+// --- products ----------------------------------------------------------------------------------------------
 
 // Rows and vectors of a product that are summed up together: as many as the registers hold.
 template <class C>
@@ -47,7 +47,8 @@ LOCKSTEP_INLINE void multiply_block(C* c, int64_t c_row, const C* a, int64_t a_r
   }
 }
 
-// The same for up to kRows rows, memory for all of which is there on both sides. Columns are a multiple of 16.
+// The same for up to kRows rows, memory for all of which is there on both sides. Columns are a multiple
+// of 16.
 template <bool Adds, class C>
 void multiply(C* c, int64_t c_row, const C* a, int64_t a_row, int64_t a_column, const C* b, int64_t b_row,
               int64_t columns, int64_t depth) {
@@ -64,7 +65,7 @@ LOCKSTEP_INLINE void clear(C* to, int64_t count) {
   for (int64_t i = 0; i < count; i += kLanes) store(to + i, splat(C(0)));
 }
 
-// --- scores --------------------------------------------------------------------------------------------------------
+// --- scores ------------------------------------------------------------------------------------------------
 
 template <class C>
 constexpr C kInfinity = static_cast<C>(__builtin_inf());
@@ -105,7 +106,8 @@ LOCKSTEP_INLINE int64_t keys_seen(const ScoreRules& rules, int64_t query, int64_
 
 LOCKSTEP_INLINE int64_t whole_vectors(int64_t n) { return (n + kLanes - 1) / kLanes * kLanes; }
 
-// Adds the bias to one query's scores; minus infinity where a key is not seen. `count` keys exist, `columns` are wanted.
+// Adds the bias to one query's scores; minus infinity where a key is not seen. `count` keys exist, `columns`
+// are wanted.
 template <class T>
 LOCKSTEP_INLINE void apply_rules(const ScoreRules& rules, int64_t query, int64_t first_key, int64_t count,
                                  int64_t columns, Compute<T>* scores) {
@@ -143,7 +145,7 @@ LOCKSTEP_INLINE void drop(const ScoreRules& rules, int64_t query, int64_t first_
   for (int64_t j = 0; j < count; ++j) row[j] = kept[j] ? row[j] * scale : C(0);
 }
 
-// --- forward -------------------------------------------------------------------------------------------------------
+// --- forward -----------------------------------------------------------------------------------------------
 
 template <class T>
 void forward(const cpu::AttentionForward& t) {
@@ -208,7 +210,7 @@ void forward(const cpu::AttentionForward& t) {
   }
 }
 
-// --- backward ------------------------------------------------------------------------------------------------------
+// --- backward ----------------------------------------------------------------------------------------------
 
 // With P the probabilities, K what dropout keeps (scaled), D = rowsum(dO O) and dP = (dO V^T) K:
 //   dV += (P K)^T dO,  dS = P (dP - D),  dQ += dS K,  dK += dS^T Q.
@@ -267,7 +269,7 @@ void row_dots(const void* a, const void* b, int64_t rows, int64_t columns, void*
   }
 }
 
-// --- packing -------------------------------------------------------------------------------------------------------
+// --- packing -----------------------------------------------------------------------------------------------
 
 template <class T>
 void pack_tile(const void* from, int64_t stride, int64_t rows, int64_t columns, double scale, void* to,

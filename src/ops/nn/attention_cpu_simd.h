@@ -1,7 +1,8 @@
 // Vector code of attention: one tile of queries forward, one range of keys backward.
 //
-// Arithmetic is float32, for float64 float64. Operands are packed into that type first, in tiles of kAttentionTile
-// rows: what is missing at the end of the last tile, up to the next multiple of 16 rows and columns, are zeros.
+// Arithmetic is float32, for float64 float64. Operands are packed into that type first, in tiles of
+// kAttentionTile rows: what is missing at the end of the last tile, up to the next multiple of 16 rows and
+// columns, are zeros.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ struct ScoreRules {
   int64_t queries = 0, keys = 0;
   bool causal = false;
   ScoreTerm mask, bias;  // booleans; the operands' dtype
-  // Which probabilities dropout keeps: called with the number of a query and a range of keys, it returns `count` bytes
-  // of 0 or 1, which the next call may overwrite. Null: there is no dropout.
+  // Which probabilities dropout keeps: called with the number of a query and a range of keys, it returns
+  // `count` bytes of 0 or 1, which the next call may overwrite. Null: there is no dropout.
   const uint8_t* (*keep)(const void* context, int64_t query, int64_t first_key, int64_t count) = nullptr;
   const void* keep_context = nullptr;
   double keep_scale = 1;
@@ -60,8 +61,8 @@ struct AttentionBackward {
 };
 
 struct AttentionFunctions {
-  // to[r, c] = from[r * stride + c] * scale for r < rows, c < columns; 0 elsewhere up to whole vectors of rows and
-  // `padded` columns.
+  // to[r, c] = from[r * stride + c] * scale for r < rows, c < columns; 0 elsewhere up to whole vectors of
+  // rows and `padded` columns.
   void (*pack_tile)(const void* from, int64_t stride, int64_t rows, int64_t columns, double scale, void* to,
                     int64_t padded);
   // to[c, r]: the same tile transposed.

@@ -1,6 +1,6 @@
-// Attention on GPUs, tile by tile, without a matrix of all scores. Backward, one pass over tiles of keys makes the
-// gradients of keys and values and another over tiles of queries those of queries: scores are computed twice, and nothing
-// is added by more than one block, so that results are the same every time.
+// Attention on GPUs, tile by tile, without a matrix of all scores. Backward, one pass over tiles of keys
+// makes the gradients of keys and values and another over tiles of queries those of queries: scores are
+// computed twice, and nothing is added by more than one block, so that results are the same every time.
 #include "ops/nn/attention_cuda.h"
 
 #include <algorithm>
@@ -21,8 +21,8 @@ constexpr int kLanes = 16;  // threads along the rows of a product, and along it
 __device__ float exponential(float x) { return expf(x); }
 __device__ double exponential(double x) { return exp(x); }
 
-// store(i, j, sum of a(i, k) * b(k, j), number) for i < tile and j < n, by all threads of the block. Products of the same n
-// give a thread the same elements; `number` counts them, from 0 again every `tile` columns.
+// store(i, j, sum of a(i, k) * b(k, j), number) for i < tile and j < n, by all threads of the block. Products
+// of the same n give a thread the same elements; `number` counts them, from 0 again every `tile` columns.
 template <int tile, class A, class B, class Store>
 __device__ void multiply_plainly(int n, int inner, A a, B b, Store store) {
   constexpr int kRows = tile / kLanes, kColumns = 4;
@@ -98,8 +98,8 @@ __device__ void multiply_on_tensor_cores(int n, int inner, A a, B b, Store store
         const int i = row + e / 2 * 8, j = first + c * 8 + rank * 2 + e % 2;
         if (j >= n) continue;
         float sum = sums[c][e];
-        // Perhaps of an infinity, which has no halves; and where a gradient is the difference of two such sums that are equal, and
-        // there is little else beside it, halves would leave a rest.
+        // Perhaps of an infinity, which has no halves; and where a gradient is the difference of two such
+        // sums that are equal, and there is little else beside it, halves would leave a rest.
         if (sum != sum || inner < 8) {
           sum = 0.f;
 #pragma unroll 1
@@ -126,8 +126,8 @@ __device__ void each_own(int n, Store store) {
       [&](int i, int j, C, int number) { store(i, j, number); });
 }
 
-// Rows of one head in shared memory, as numbers that are computed with. A row is longer than it needs to be, so that what
-// threads read together of several rows lies in different banks.
+// Rows of one head in shared memory, as numbers that are computed with. A row is longer than it needs to be,
+// so that what threads read together of several rows lies in different banks.
 __host__ __device__ constexpr int64_t pitch(int64_t width) { return (width + 3) / 4 * 4 + 4; }
 template <class C>
 struct Rows {
@@ -190,8 +190,8 @@ __device__ void draw_kept(const AttentionProblem& p, uint64_t key, uint64_t firs
   }
 }
 
-// Sums over tiles are held in registers where a row of them is no longer than a tile, else in shared memory, so that more
-// blocks share a multiprocessor.
+// Sums over tiles are held in registers where a row of them is no longer than a tile, else in shared memory,
+// so that more blocks share a multiprocessor.
 template <int tile>
 inline constexpr int kHeld = tile* tile / 256;  // elements of a thread
 
@@ -440,7 +440,7 @@ __global__ void __launch_bounds__(256, held ? 2 : 1)
   }
 }
 
-// --- kernels ---------------------------------------------------------------------------------------------------
+// --- kernels -----------------------------------------------------------------------------------------------
 
 // Bytes of shared memory: rows of both kinds of width, tiles of scores, numbers per row, and what is kept.
 size_t shared_bytes(int64_t tile, int64_t dim_rows, int64_t dim, int64_t value_rows, int64_t value_dim,

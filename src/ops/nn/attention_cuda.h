@@ -72,7 +72,8 @@ void attention_gradients_on_tensor_cores(const AttentionProblem& problem, DType 
                                          const float* log_sum_exp, const float* dots, void* dquery,
                                          void* dkey, void* dvalue, cudaStream_t stream);
 
-// One thread per row, for short sequences of narrow heads in float32, without mask, bias and dropout. Memory is aligned to 16 bytes.
+// One thread per row, for short sequences of narrow heads in float32, without mask, bias and dropout. Memory
+// is aligned to 16 bytes.
 bool attention_fits_rows(const AttentionProblem& problem, DType dtype);
 void attend_by_rows(const AttentionProblem& problem, const float* query, const float* key, const float* value,
                     float* result, float* log_sum_exp, cudaStream_t stream);

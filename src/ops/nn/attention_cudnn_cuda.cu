@@ -35,8 +35,8 @@ bool repeats(std::span<const cudnnBackendNumericalNote_t> notes) {
   return std::find(notes.begin(), notes.end(), CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC) == notes.end();
 }
 
-// Puts the operations of a graph together. Values between two operations are virtual, and float32 unless another type is
-// said: cuDNN recognises attention by its operations.
+// Puts the operations of a graph together. Values between two operations are virtual, and float32 unless
+// another type is said: cuDNN recognises attention by its operations.
 class Builder {
  public:
   // `part`: some examples, heads, queries and keys of `whole`, in whose tensors they lie.
@@ -280,8 +280,8 @@ void CudnnAttention::launch(const void* query, const void* key, const void* valu
 
 namespace {
 
-// `partial`: gradients of queries lie by themselves; else as the queries do. Not `in_order`: blocks of keys add to them in
-// float32 as they come, and no gradients of scores are held.
+// `partial`: gradients of queries lie by themselves; else as the queries do. Not `in_order`: blocks of keys
+// add to them in float32 as they come, and no gradients of scores are held.
 std::unique_ptr<CudnnGraph> find_gradients(const AttentionProblem& p, const AttentionProblem& whole,
                                            DType dtype, bool partial, bool in_order) {
   Builder g(p, whole, dtype);
@@ -331,7 +331,8 @@ std::unique_ptr<CudnnGraph> find_gradients(const AttentionProblem& p, const Atte
   return g.find(in_order);
 }
 
-// The gradients of queries as the chunks of keys have left them: of chunk k those from query k * chunk on, behind each other.
+// The gradients of queries as the chunks of keys have left them: of chunk k those from query k * chunk on,
+// behind each other.
 struct Partials {
   int64_t examples, queries, heads, dim, chunk;
 
@@ -341,7 +342,8 @@ struct Partials {
   int64_t elements() const { return elements_before(ceil_div(queries, chunk)); }
 };
 
-// dquery[n, q, h]: the sums of the partial ones, in the order of the chunks. `all_heads` lie between two queries.
+// dquery[n, q, h]: the sums of the partial ones, in the order of the chunks. `all_heads` lie between two
+// queries.
 constexpr int kUnit = 8;
 template <class T>
 __global__ void join_queries(Partials p, const T* partials, T* dquery, int64_t all_heads) {
@@ -386,8 +388,9 @@ std::unique_ptr<CudnnAttentionGradients> CudnnAttentionGradients::find(const Att
   const auto fitting = [&] {  // pairs of an example and a head, by the gradients of their scores
     return static_cast<int64_t>(most) / (p.queries * cut.keys * static_cast<int64_t>(size_of(dtype)));
   };
-  // Chunks of keys keep the machine busy better than groups of heads: 16,384 queries of 12 heads took 3.06 ms on an H200 at once
-  // (6.4 GB), 3.50 in four chunks (1.6 GB) and 4.33 in four groups. Each is a graph that cuDNN compiles.
+  // Chunks of keys keep the machine busy better than groups of heads: 16,384 queries of 12 heads took 3.06 ms
+  // on an H200 at once (6.4 GB), 3.50 in four chunks (1.6 GB) and 4.33 in four groups. Each is a graph that
+  // cuDNN compiles.
   constexpr int64_t kMostChunks = 8, kWhole = 128;
   if (p.causal)
     for (int64_t chunks = 2; chunks <= kMostChunks && fitting() < p.batch * p.heads; chunks *= 2)

@@ -12,7 +12,8 @@
 
 namespace lockstep::cuda {
 
-// Attention of 16-bit floats without mask, bias or dropout, by cuDNN; operands lie as [batch, rows, heads, columns].
+// Attention of 16-bit floats without mask, bias or dropout, by cuDNN; operands lie as [batch, rows, heads,
+// columns].
 class CudnnAttention {
  public:
   // Null where cuDNN has no algorithm for it.
@@ -28,16 +29,18 @@ class CudnnAttention {
   std::unique_ptr<CudnnGraph> graph_;
 };
 
-// Gives the same bits every time. cuDNN's algorithms that do hold the gradients of all scores: 6.4 GB for 12 heads of 16,384
-// queries. What would be more than `most` bytes of workspace is made one part after the other: of a causal problem chunks of
-// keys, for the queries that see them, and where these are not enough, groups of examples or heads. Without op determinism
-// (config::enable_op_determinism) all is one graph, which adds up the gradients of queries in float32 as they come.
+// Gives the same bits every time. cuDNN's algorithms that do hold the gradients of all scores: 6.4 GB for 12
+// heads of 16,384 queries. What would be more than `most` bytes of workspace is made one part after the
+// other: of a causal problem chunks of keys, for the queries that see them, and where these are not enough,
+// groups of examples or heads. Without op determinism (config::enable_op_determinism) all is one graph, which
+// adds up the gradients of queries in float32 as they come.
 class CudnnAttentionGradients {
  public:
   static std::unique_ptr<CudnnAttentionGradients> find(const AttentionProblem& problem, DType dtype,
                                                        size_t most = kMostWorkspace);
 
-  // The dots of the result's rows with their gradients, parts or sums of the gradients of queries, and cuDNN's.
+  // The dots of the result's rows with their gradients, parts or sums of the gradients of queries, and
+  // cuDNN's.
   size_t workspace_bytes() const { return 256 + sums_bytes_ + partial_bytes_ + graph_bytes_; }
   void launch(const void* query, const void* key, const void* value, const void* result,
               const float* log_sum_exp, const void* gradient, void* dquery, void* dkey, void* dvalue,

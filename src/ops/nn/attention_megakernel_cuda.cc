@@ -55,7 +55,8 @@ bool is_causal(const OpCode& code) { return code.op().call->attrs.as<AttentionAt
 
 // Neighbours of a line that a thread computes at once.
 int64_t unit_of(int64_t dim) { return dim % 4 == 0 ? 4 : 1; }
-// Opens a loop over pieces of a result [places, heads, dim]: `place`, `h`, the first element `d` of the piece in its line.
+// Opens a loop over pieces of a result [places, heads, dim]: `place`, `h`, the first element `d` of the piece
+// in its line.
 void each_piece(OpCode& code, int64_t places, int64_t heads, int64_t dim) {
   const int64_t unit = unit_of(dim), line = dim / unit;
   code.add("    for (int i = threadIdx.x; i < ", places * heads * line, "; i += kThreads) {");
@@ -96,8 +97,8 @@ void write_forward(OpCode& code) {
   close_piece(code, 0, s.heads, s.value_dim);
 }
 
-// The shares of the keys are computed again. `scratch`: shares, gradients of scores, and for every line the sum of the result
-// times what arrives at it.
+// The shares of the keys are computed again. `scratch`: shares, gradients of scores, and for every line the
+// sum of the result times what arrives at it.
 void write_gradient(OpCode& code) {
   const Sizes s(code.op());
   code.add("    float* const share = scratch, * const ds = scratch + ", s.scores(),

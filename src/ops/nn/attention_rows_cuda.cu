@@ -1,6 +1,7 @@
-// Attention of short sequences with narrow heads, in float32: each thread has a row of queries or keys in registers, and the rows that
-// it meets lie in shared memory, where the threads of a warp read one together. Tensor cores, for which scores go through shared
-// memory and are cut into halves, take four times as long there: 1,024 heads of 64 tokens and 16 dimensions are 2 GFLOP.
+// Attention of short sequences with narrow heads, in float32: each thread has a row of queries or keys in
+// registers, and the rows that it meets lie in shared memory, where the threads of a warp read one together.
+// Tensor cores, for which scores go through shared memory and are cut into halves, take four times as long
+// there: 1,024 heads of 64 tokens and 16 dimensions are 2 GFLOP.
 #include <algorithm>
 #include <limits>
 
@@ -14,7 +15,7 @@ constexpr int kBlock = 128;   // threads: those of one head, or of several
 constexpr int kTogether = 8;  // keys whose scores are there before the largest is looked for
 constexpr int kWidest = 32;   // columns that a thread's registers hold
 
-// --- rows --------------------------------------------------------------------------------------------------------
+// --- rows --------------------------------------------------------------------------------------------------
 
 // A row's columns, of which what lies behind the last one is 0.
 template <int width>
@@ -61,8 +62,8 @@ struct Row {
   }
 };
 
-// Which head a thread works for, and which of its rows it has. As many threads as the longer of its two sequences has rows, rounded
-// up, are a team; a block has one team or more.
+// Which head a thread works for, and which of its rows it has. As many threads as the longer of its two
+// sequences has rows, rounded up, are a team; a block has one team or more.
 struct Place {
   int64_t head, n, h;  // head = n * heads + h
   int team, number, own;
@@ -95,7 +96,7 @@ __device__ void load_rows(const Place& place, float* to, const float* from, int6
   }
 }
 
-// --- kernels -----------------------------------------------------------------------------------------------------
+// --- kernels -----------------------------------------------------------------------------------------------
 
 template <int width>
 __global__ void __launch_bounds__(kBlock)
@@ -217,7 +218,7 @@ __global__ void __launch_bounds__(kBlock)
   }
 }
 
-// --- launches ----------------------------------------------------------------------------------------------------
+// --- launches ----------------------------------------------------------------------------------------------
 
 // f.operator()<columns that a row has at least>()
 template <class F>

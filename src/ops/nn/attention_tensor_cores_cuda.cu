@@ -1,5 +1,5 @@
-// Attention of 16-bit floats on the tensor cores (mma.sync): a warp has one or two times 16 rows of a tile of scores, in
-// registers.
+// Attention of 16-bit floats on the tensor cores (mma.sync): a warp has one or two times 16 rows of a tile of
+// scores, in registers.
 #include "backends/cuda/launch.h"
 #include "ops/nn/attention_cuda.h"
 
@@ -10,12 +10,13 @@ constexpr int kRows = 128;  // of a block, forward
 constexpr int kGradRows =
     64;  // of a block, backward: its warps hold more, so that smaller blocks share the machine better
 constexpr int kColumns = 64;  // of a tile of scores
-// A warp for 16 rows, or for twice 16: that halves the reads of shared memory, where there are registers for it.
+// A warp for 16 rows, or for twice 16: that halves the reads of shared memory, where there are registers for
+// it.
 constexpr int threads_for(int rows, int tiles) { return rows / (16 * tiles) * 32; }
 constexpr int kGradThreads = threads_for(kGradRows, 1);
 constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 
-// --- fragments -------------------------------------------------------------------------------------------------
+// --- fragments ---------------------------------------------------------------------------------------------
 
 // Of 16 x 16 elements as the left operand, of two 16 x 8 ones as the right operand, and of 16 x 8 sums.
 using Left = uint32_t[4];
@@ -85,7 +86,7 @@ __device__ void as_left(Left& a, const Sums& first, const Sums& second) {
   a[3] = pack<T>(second[2], second[3]);
 }
 
-// --- tiles in shared memory --------------------------------------------------------------------------------------
+// --- tiles in shared memory --------------------------------------------------------------------------------
 
 // Rows of one head, padded so that eight of them lie in different banks.
 template <class T, int dim>
@@ -113,8 +114,8 @@ struct Tile {
   }
 };
 
-// Copies `kTileRows` rows; what lies behind `rows` or `columns` is 0. Asynchronous where memory is aligned (`units`):
-// finish_loads() ends it.
+// Copies `kTileRows` rows; what lies behind `rows` or `columns` is 0. Asynchronous where memory is aligned
+// (`units`): finish_loads() ends it.
 template <int tile_rows, class T, int dim>
 __device__ void load_tile(const Tile<T, dim>& to, const T* from, int64_t stride, int64_t rows, int columns,
                           bool units) {
@@ -166,7 +167,7 @@ __device__ void store_pair(T* to, int64_t columns, int column, float first, floa
   }
 }
 
-// --- forward -----------------------------------------------------------------------------------------------------
+// --- forward -----------------------------------------------------------------------------------------------
 
 // plain: there is no mask, bias or dropout, and the scale is positive.
 template <bool plain, int tiles, class T, int dim>
@@ -346,7 +347,7 @@ __global__ void __launch_bounds__(threads_for(kRows, tiles), 2)
     }
 }
 
-// --- backward ----------------------------------------------------------------------------------------------------
+// --- backward ----------------------------------------------------------------------------------------------
 
 // by_keys: rows are keys, and their gradients and those of their values are made; else rows are queries.
 // `first` and `second` are keys and values for keys, queries and gradients of results for queries.
@@ -460,8 +461,8 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
     }
     constexpr int kLast = 15;
     if (p.causal && (by_keys ? column + kColumns - 1 < first_own : column > first_own + kLast)) continue;
-    // Columns from `low` on, and below `high`, are seen by the rows of each half. Queries that do not exist have a
-    // probability of 0 by their statistics, and keys that do not exist are not stored.
+    // Columns from `low` on, and below `high`, are seen by the rows of each half. Queries that do not exist
+    // have a probability of 0 by their statistics, and keys that do not exist are not stored.
     const bool general = !plain && (p.mask.data || p.bias.data);
     const auto clipped = [](int64_t i) {
       return static_cast<int>(max(int64_t{0}, min(i, int64_t{kColumns})));
@@ -540,7 +541,7 @@ __global__ void __launch_bounds__(kGradThreads, dim == 64 ? 3 : 2)
   if constexpr (by_keys) store(dsecond, p.value_dim, sum_second);
 }
 
-// --- launches ----------------------------------------------------------------------------------------------------
+// --- launches ----------------------------------------------------------------------------------------------
 
 template <class Function, class... Args>
 void start(Function* function, int block_rows, int threads, int64_t rows, int64_t heads,

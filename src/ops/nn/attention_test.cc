@@ -52,8 +52,8 @@ TEST(Attention, DropoutFollowsItsGenerator) {
   EXPECT_NE(first, second);
 }
 
-// Its backward pass draws what the forward pass drew: the result is linear in the values, so its derivative along them
-// is the result itself.
+// Its backward pass draws what the forward pass drew: the result is linear in the values, so its derivative
+// along them is the result itself.
 TEST(Attention, BackwardDropsWhatForwardDropped) {
   const Tensor q = random_tensor(DType::float64, {1, 70, 2, 8}, 1),
                v = random_tensor(DType::float64, {1, 70, 2, 8}, 2);

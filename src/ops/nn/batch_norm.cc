@@ -137,8 +137,8 @@ TensorList grad_moments(const GradContext& g) {
   return {moments_gradient(g.in(0), g.out(0), g.dout(0), g.dout(1))};
 }
 
-// For gradients s and p that arrive at the two sums: p (dy - mean(dy)) to x, because the mean is x's own, and s + (x - mean) p
-// to dy. The means are made again, so that this can be differentiated in turn.
+// For gradients s and p that arrive at the two sums: p (dy - mean(dy)) to x, because the mean is x's own, and
+// s + (x - mean) p to dy. The means are made again, so that this can be differentiated in turn.
 TensorList grad_sums(const GradContext& g) {
   const DType type = g.in(1).dtype();
   const Tensor x = cast(g.in(0), type), dy = cast(g.in(2), type);

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// (x [..., n], gamma [n], beta [n]) -> (y, mean [n], variance [n]): statistics over all but the last dimension, those of
-// the whole population; float32, for float64 inputs float64.
+// (x [..., n], gamma [n], beta [n]) -> (y, mean [n], variance [n]): statistics over all but the last
+// dimension, those of the whole population; float32, for float64 inputs float64.
 extern const OpDef kBatchNorm;
 
 // (x, gamma, mean, variance, dy) -> (dx, dgamma, dbeta)
@@ -15,8 +15,8 @@ extern const OpDef kBatchNormGrad;
 // (x [..., n]) -> (mean [n], variance [n]), the statistics alone; 0 where there are no rows.
 extern const OpDef kBatchMoments;
 
-// (x [..., n], its mean [n], dy like x) -> (sum of dy [n], sum of dy (x - mean) [n]), of the statistics' type: what the
-// gradients of a normalisation are made of. BatchNormSumsAttrs
+// (x [..., n], its mean [n], dy like x) -> (sum of dy [n], sum of dy (x - mean) [n]), of the statistics'
+// type: what the gradients of a normalisation are made of. BatchNormSumsAttrs
 extern const OpDef kBatchNormSums;
 
 // What the compiler lets the sums do to dy first, where a ReLU stands behind the normalisation.

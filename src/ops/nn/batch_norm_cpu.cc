@@ -1,6 +1,6 @@
-// Batch normalisation on the CPU. Statistics are made block by block of rows, each of which stays in the first-level cache
-// between its mean and its variance, so that x is read from memory once; blocks are then joined in order (Chan's formula).
-// Blocks depend on the shape alone: so do the bits.
+// Batch normalisation on the CPU. Statistics are made block by block of rows, each of which stays in the
+// first-level cache between its mean and its variance, so that x is read from memory once; blocks are then
+// joined in order (Chan's formula). Blocks depend on the shape alone: so do the bits.
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
@@ -69,7 +69,8 @@ class BatchNormBase : public Kernel {
       }
   }
 
-  // Calls f(column, mean, variance). NaN where there are no rows, as the mean of nothing is. `sums`: two rows per block.
+  // Calls f(column, mean, variance). NaN where there are no rows, as the mean of nothing is. `sums`: two rows
+  // per block.
   template <class C, class F>
   void moments(const void* x, C* sums, F f) const {
     each_block(

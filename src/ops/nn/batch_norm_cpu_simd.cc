@@ -5,7 +5,8 @@
 namespace lockstep::LOCKSTEP_SIMD {
 namespace {
 
-// Columns of which the sums are kept in registers together, in vectors: several, because additions wait for each other.
+// Columns of which the sums are kept in registers together, in vectors: several, because additions wait for
+// each other.
 constexpr int kGroup = 4;
 
 template <class T>
@@ -20,7 +21,8 @@ LOCKSTEP_INLINE void store_at(T* p, int64_t count, const Vec<Compute<T>>& v) {
     store_some(p, count, v);
 }
 
-// f(vectors, first column) for groups of whole vectors, then for single vectors, of which the last may not be whole.
+// f(vectors, first column) for groups of whole vectors, then for single vectors, of which the last may not be
+// whole.
 template <class F>
 LOCKSTEP_INLINE void each_group(int64_t n, F f) {
   int64_t c = 0;

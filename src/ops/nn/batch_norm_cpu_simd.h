@@ -7,8 +7,8 @@
 
 namespace lockstep::cpu {
 
-// All work on `rows` rows of n elements; statistics are float32, for float64 float64. Outputs of x's shape may be written
-// over an input of that shape.
+// All work on `rows` rows of n elements; statistics are float32, for float64 float64. Outputs of x's shape
+// may be written over an input of that shape.
 struct BatchNormFunctions {
   // sums[0 .. n): the mean of each column; sums[n .. 2n): its sum of squared distances from that.
   void (*moments)(const void* x, int64_t rows, int64_t n, void* sums);

@@ -1,5 +1,5 @@
-// Batch normalisation on GPUs. Statistics are made chunk by chunk of rows and joined in order (Chan's formula); chunks
-// depend on the shape alone: so do the bits.
+// Batch normalisation on GPUs. Statistics are made chunk by chunk of rows and joined in order (Chan's
+// formula); chunks depend on the shape alone: so do the bits.
 #include "backends/cuda/columns.h"
 #include "backends/cuda/launch.h"
 #include "ops/nn/batch_norm.h"
@@ -13,8 +13,8 @@ __device__ double rounded_product(double a, double b) { return __dmul_rn(a, b); 
 __device__ float rounded_sum(float a, float b) { return __fadd_rn(a, b); }
 __device__ double rounded_sum(double a, double b) { return __dadd_rn(a, b); }
 
-// Blocks of passes that leave sums: as many as run at once on a large GPU (132 multiprocessors), so that none is left to run
-// alone.
+// Blocks of passes that leave sums: as many as run at once on a large GPU (132 multiprocessors), so that none
+// is left to run alone.
 constexpr int64_t kProcessors = 132;
 constexpr int kMomentsEach = 4;  // on a multiprocessor
 

@@ -46,9 +46,10 @@ std::optional<Scaled> scaled_behind(const Graph& graph, Value relu) {
   return fits ? std::optional(found) : std::nullopt;
 }
 
-// Lets the sums that the gradient of a batch normalisation begins with undo the ReLU behind it themselves. Where it was
-// above 0 follows from the normalisation's input, which they read anyhow; where a residual was added in between, they
-// add the two gradients that come back and store the sum. For 16-bit floats, which are bound by bytes.
+// Lets the sums that the gradient of a batch normalisation begins with undo the ReLU behind it themselves.
+// Where it was above 0 follows from the normalisation's input, which they read anyhow; where a residual was
+// added in between, they add the two gradients that come back and store the sum. For 16-bit floats, which are
+// bound by bytes.
 std::optional<Graph> fuse_relu_masks(const Graph& graph, DeviceKind) {
   using Dy = BatchNormSumsAttrs::Dy;
   struct Change {

@@ -298,8 +298,8 @@ Tensor separable(const char* op, int rank, const TensorArg& x, const TensorArg& 
                   {.data_format = options.data_format});
 }
 
-// The convolution whose gradient a transposed one is: over images of the result's size. What `same` crops is shared out
-// evenly, the odd one behind.
+// The convolution whose gradient a transposed one is: over images of the result's size. What `same` crops is
+// shared out evenly, the odd one behind.
 Window transposed_window(const char* op, int rank, const Shape& x, const Shape& filter,
                          const ConvTransposeOptions& options, std::source_location where) {
   require(x.rank() == rank + 2, ErrorCode::shape_mismatch, where, op, ": takes images of shape ",

@@ -24,7 +24,8 @@ using cpu::DnnlSequence;
 using dnnl::memory;
 using Slot = DnnlSequence::Slot;
 
-// One convolution in oneDNN's terms: dimensions in the order NC(D)HW and (G)OI(D)HW, strides say N(D)HWC and (D)HWIO.
+// One convolution in oneDNN's terms: dimensions in the order NC(D)HW and (G)OI(D)HW, strides say N(D)HWC and
+// (D)HWIO.
 struct Problem {
   Problem(const KernelRequest& request, const Shape& x_shape, const Shape& y_shape)
       : attrs(request.attrs<ConvAttrs>()),
@@ -102,8 +103,8 @@ bool winograd_pays(const Problem& p, const Dims& results) {
   const auto tiles_along = [](int64_t n) { return (n + 3) / 4; };
   const auto tiles = static_cast<double>(p.batch * tiles_along(results[0]) * tiles_along(results[1]));
   const auto pixels = static_cast<double>(p.batch * window.output(0) * window.output(1));
-  // What one element costs, in multiply-adds. Zen 4 (family 19h) takes those of 512 bits in two halves: where they are
-  // done whole, the direct sum takes half the time, but transforms do not.
+  // What one element costs, in multiply-adds. Zen 4 (family 19h) takes those of 512 bits in two halves: where
+  // they are done whole, the direct sum takes half the time, but transforms do not.
   static const bool halves = __builtin_cpu_is("amdfam19h");
   const double transform = halves ? 19 : 38, reorder = halves ? 5 : 10;
   const double direct = pixels * 9 * static_cast<double>(p.in_channels) * out;

@@ -9,8 +9,8 @@ namespace {
 
 using cpu::GreyConv;
 
-// Results that are summed up at once: with 2 vectors of each, two operands and one broadcast they fill AVX-512's
-// registers.
+// Results that are summed up at once: with 2 vectors of each, two operands and one broadcast they fill
+// AVX-512's registers.
 constexpr int kPixels = 13;
 
 struct Taps {
@@ -26,8 +26,8 @@ LOCKSTEP_INLINE void unrolled(F f) {
   (std::make_integer_sequence<int, n>());
 }
 
-// `pixels` neighbouring results by `vectors` vectors of output channels, from column x on. Without a whole vector: by the
-// channels that there are.
+// `pixels` neighbouring results by `vectors` vectors of output channels, from column x on. Without a whole
+// vector: by the channels that there are.
 template <int vectors, int pixels>
 void block(const Taps& taps, int64_t x, const float* filter, const float* bias, float floor, float* y) {
   constexpr int kVectors = vectors + (vectors == 0);

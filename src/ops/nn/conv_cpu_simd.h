@@ -1,5 +1,5 @@
-// Convolution of grey images, as the first layer of a network sees them: oneDNN's AVX-512 kernels run along the
-// input's channels, and one channel leaves their vectors empty. float32, no strides.
+// Convolution of grey images, as the first layer of a network sees them: oneDNN's AVX-512 kernels run along
+// the input's channels, and one channel leaves their vectors empty. float32, no strides.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
-// Convolutions on GPUs. Those in float32 are made directly where there are few channels (conv_direct_cuda.h), else as products
-// in TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; in 16 bits those of one tap are products of matrices; the
-// others are cuDNN's. Images have the layout that it likes best; filters are transposed to its order. Padding that differs on
-// the two sides, which few of its algorithms know, is written out.
+// Convolutions on GPUs. Those in float32 are made directly where there are few channels (conv_direct_cuda.h),
+// else as products in TF32 halves (conv_tf32x3_cuda.h), unless TF32 itself will do; in 16 bits those of one
+// tap are products of matrices; the others are cuDNN's. Images have the layout that it likes best; filters
+// are transposed to its order. Padding that differs on the two sides, which few of its algorithms know, is
+// written out.
 #include "backends/cuda/cudnn_plan.h"
 #include "backends/cuda/launch.h"
 #include "lockstep/device/config.h"
@@ -221,7 +222,8 @@ class FoldedConvKernel final : public Kernel {
   size_t filter_, plan_place_;  // in the workspace, behind the images
 };
 
-// A convolution of one tap: the product of places x channels with the filter as it lies, which cuDNN wants transposed.
+// A convolution of one tap: the product of places x channels with the filter as it lies, which cuDNN wants
+// transposed.
 class PointwiseConvKernel final : public Kernel {
  public:
   PointwiseConvKernel(const KernelRequest& request, const Operands& operands, std::unique_ptr<Kernel> product)

@@ -36,8 +36,8 @@ __device__ inline void load(float* to, const float* from, int count) {
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(blockDim.x)) to[i] = from[i];
 }
 
-// One image's pixels, each a sum over the taps of the window. Forward, a tap of window `at` lies on a pixel of x; backward,
-// pixel `at` lies under a tap of a window of y.
+// One image's pixels, each a sum over the taps of the window. Forward, a tap of window `at` lies on a pixel
+// of x; backward, pixel `at` lies under a tap of a window of y.
 template <bool backward>
 __global__ void __launch_bounds__(kThreads)
     sum_over_taps(const __grid_constant__ Geometry g, const float* images, const float* filter,
@@ -110,7 +110,8 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-// The gradient of a filter over some of the images: parts[blockIdx.x] of all blocks are added up by add_parts.
+// The gradient of a filter over some of the images: parts[blockIdx.x] of all blocks are added up by
+// add_parts.
 __global__ void __launch_bounds__(kThreads)
     filter_gradient(const __grid_constant__ Geometry g, const float* x, const float* dy, float* parts) {
   extern __shared__ __align__(16) float memory[];

@@ -1,5 +1,6 @@
-// Float32 convolutions of small images with few channels, at the entrance of small networks: a block has an image in shared
-// memory and adds products up in registers. As products of matrices (conv_tf32x3_cuda.h) most of a tile would be empty there.
+// Float32 convolutions of small images with few channels, at the entrance of small networks: a block has an
+// image in shared memory and adds products up in registers. As products of matrices (conv_tf32x3_cuda.h) most
+// of a tile would be empty there.
 #pragma once
 
 #include <memory>

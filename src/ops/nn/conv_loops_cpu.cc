@@ -34,8 +34,9 @@ struct Sizes {
     return start / stride[axis];
   }
 
-  // f(place in the filter, place) for every tap at which `find`(axis, at[axis], tap) is a place: `under` from a window,
-  // `window_over` from an element of the image. Places count planes, rows and columns of `sizes` in one number.
+  // f(place in the filter, place) for every tap at which `find`(axis, at[axis], tap) is a place: `under` from
+  // a window, `window_over` from an element of the image. Places count planes, rows and columns of `sizes` in
+  // one number.
   template <class Find, class F>
   void each_tap(const int64_t (&at)[3], const int64_t (&sizes)[3], Find find, F f) const {
     for (int64_t p = 0; p < size[0]; ++p) {

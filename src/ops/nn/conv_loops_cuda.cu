@@ -40,7 +40,8 @@ struct Sizes {
     return start / stride[axis];
   }
 
-  // f(tap, place) for every tap at which `find` gives a place; places count planes, rows and columns in one number.
+  // f(tap, place) for every tap at which `find` gives a place; places count planes, rows and columns in one
+  // number.
   template <bool from_windows, class F>
   __device__ void each_tap(int64_t plane, int64_t row, int64_t column, F f) const {
     const int64_t(&sizes)[3] = from_windows ? input : output;

@@ -1,4 +1,5 @@
-// Convolutions in plain loops, for what cuDNN does not do; and the bias and activation behind those that it does.
+// Convolutions in plain loops, for what cuDNN does not do; and the bias and activation behind those that it
+// does.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +13,9 @@ namespace lockstep::cuda {
 
 std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request);
 
-// A convolution of stride 2 over images of few channels as one of stride 1 over images of a quarter of the pixels, whose
-// channels are those of 2 x 2 pixels: what cuDNN's algorithms, which want channels in eights, are fast at.
+// A convolution of stride 2 over images of few channels as one of stride 1 over images of a quarter of the
+// pixels, whose channels are those of 2 x 2 pixels: what cuDNN's algorithms, which want channels in eights,
+// are fast at.
 struct FoldedConvolution {
   int64_t batch, height, width, channels, filters;     // of the convolution that is asked for
   int64_t rows, columns, before_rows, before_columns;  // of its window, and padding
@@ -33,7 +35,8 @@ struct FoldedConvolution {
 
   // Of 16-bit elements. Images as they are, with their padding and zeros for channels that do not exist.
   void fold_images(const void* x, void* folded, cudaStream_t stream) const;
-  // A filter [rows, columns, channels, filters] as [filters, folded rows, folded columns, folded channels], and back.
+  // A filter [rows, columns, channels, filters] as [filters, folded rows, folded columns, folded channels],
+  // and back.
   void fold_filter(const void* filter, void* folded, cudaStream_t stream) const;
   void unfold_filter(const void* folded, void* filter, cudaStream_t stream) const;
 };

@@ -54,7 +54,7 @@ int64_t unit_of(int64_t places, int64_t channels) {
 }
 int64_t whole_units(int64_t channels, int64_t unit) { return (channels + unit - 1) / unit * unit; }
 
-// --- the convolution, and the gradient of its input, which is one with the filter turned -----------------------------------
+// --- the convolution, and the gradient of its input, which is one with the filter turned -------------------
 
 // Images of rows x columns with `to` channels are made of images with `from` channels, `line` pixels wide.
 struct Convolution {
@@ -78,8 +78,8 @@ int64_t scratch_of(const Op& op, const Convolution& c) {
   return s.height * s.width * c.from * padded_channels(c);
 }
 
-// Opens it: the filter goes to `scratch`, where results' channels are whole units; `filter_place`: which element element i is of,
-// `down` and `across`: how windows lie. What is to be done with a sum follows.
+// Opens it: the filter goes to `scratch`, where results' channels are whole units; `filter_place`: which
+// element element i is of, `down` and `across`: how windows lie. What is to be done with a sum follows.
 void open_convolution(OpCode& code, const Convolution& c, const std::string& filter_place,
                       const std::string& down, const std::string& across) {
   const Sizes s = sizes_of(code.op());
@@ -120,7 +120,7 @@ void write_input_gradient(OpCode& code) {
            code.out(0, detail::concat("(place * ", c.to, " + c)"), "sum"), " });");
 }
 
-// --- the gradient of its filter ----------------------------------------------------------------------------------------
+// --- the gradient of its filter ----------------------------------------------------------------------------
 
 constexpr int64_t kMostFilterUnit = 8;
 // Eight channels at once, where there are threads enough all the same.

@@ -12,7 +12,8 @@ bool is_conv2d(const OpDef& op, ConvDirection direction) {
          conv_direction(op) == direction;
 }
 
-// A convolution of images that are padded with zeros, or the gradient of its filter, as one of the images themselves.
+// A convolution of images that are padded with zeros, or the gradient of its filter, as one of the images
+// themselves.
 std::optional<Node> without_pad(const Graph& graph, const Node& node) {
   if (!is_conv2d(*node.op, ConvDirection::forward) && !is_conv2d(*node.op, ConvDirection::backprop_filter))
     return std::nullopt;

@@ -169,7 +169,8 @@ TEST_P(ConvTypes, AddsBiasAndActivates) {
       Doubles y = sums;
       for (size_t o = 0; o < y.size(); ++o) y[o] += biased ? bs[o % static_cast<size_t>(c.out)] : 0;
       expect_near(plain, y, c, biased ? "conv2d with bias" : "conv2d");
-      // An activation is that of the sum as it is stored, as it is when it stands alone: 16-bit floats are rounded twice.
+      // An activation is that of the sum as it is stored, as it is when it stands alone: 16-bit floats are
+      // rounded twice.
       const Doubles stored = values(plain);
       for (const Epilogue epilogue :
            {Epilogue::relu, Epilogue::tanh, Epilogue::sigmoid, Epilogue::gelu_erf, Epilogue::gelu_tanh}) {
@@ -232,7 +233,8 @@ TEST(Conv, GradientsAgreeWithDifferences) {
     }
 }
 
-// On one thread, results are a function of shapes and values: not of the memory they lie in, nor of what ran before.
+// On one thread, results are a function of shapes and values: not of the memory they lie in, nor of what ran
+// before.
 TEST(Conv, RepeatsBitForBitOnOneThread) {
   for (const Case& c : cases())
     for (const auto& [op, inputs] : uses(c, DType::float32)) {

@@ -70,8 +70,8 @@ __device__ inline Tap tap_of(const Geometry& g, int index, const Divider& channe
 }
 constexpr int kNowhere = -(1 << 29);  // a position that no tap brings back into an image
 
-// The images that windows lie on: the left factor of a convolution (a row is a window, the inner dimension are its taps and
-// channels), and, the other way round, of the gradient of a filter.
+// The images that windows lie on: the left factor of a convolution (a row is a window, the inner dimension
+// are its taps and channels), and, the other way round, of the gradient of a filter.
 template <bool windows_are_rows>
 class WindowedImages {
  public:
@@ -137,7 +137,8 @@ class WindowedImages {
   bool vectors_;
 };
 
-// The gradient of a convolution's result under the taps that reach a pixel of its images: the left factor of their gradient.
+// The gradient of a convolution's result under the taps that reach a pixel of its images: the left factor of
+// their gradient.
 class WindowsOverPixels {
  public:
   static constexpr bool kByDepth = true;

@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Every member has one entry per spatial dimension: {height, width}, {depth, height, width}, ... Padding is resolved
-// here, so that kernels see numbers only.
+// Every member has one entry per spatial dimension: {height, width}, {depth, height, width}, ... Padding is
+// resolved here, so that kernels see numbers only.
 struct Window {
   Dims input = {1, 1};  // the image
   Dims size = {1, 1};   // taps of the window
@@ -37,16 +37,17 @@ struct Window {
   }
 };
 
-// The window of `op` on images of `shape` (batch, spatial dimensions..., channels) with `rank` spatial dimensions; one
-// entry of size, strides or dilations stands for all.
+// The window of `op` on images of `shape` (batch, spatial dimensions..., channels) with `rank` spatial
+// dimensions; one entry of size, strides or dilations stands for all.
 Window slide_window(std::string_view op, int rank, const Shape& shape, const Dims& size, const Dims& strides,
                     const Dims& dilations, Padding padding, std::source_location where);
 
-// The window over images of `rank` dimensions that is this one in the last dimensions and one element in the others.
+// The window over images of `rank` dimensions that is this one in the last dimensions and one element in the
+// others.
 Window lift(const Window& window, int rank);
 
-// The window over images of `shape` that were padded so much before this one slides over them; nothing where the padding
-// would not be the same on both sides, or where more than the spatial dimensions grow.
+// The window over images of `shape` that were padded so much before this one slides over them; nothing where
+// the padding would not be the same on both sides, or where more than the spatial dimensions grow.
 std::optional<Window> with_padding(Window window, const Shape& shape, const Dims& before, const Dims& after);
 
 // (batch, spatial dimensions..., channels)

@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-// (logits [..., C], labels [...]) -> (loss [...], stats [..., 2]). The statistics of a row are its largest logit and
-// the sum of exp(logit - largest): all that the backward pass needs to make the probabilities again, in float32
-// (float64 for float64 logits) whatever the logits are.
+// (logits [..., C], labels [...]) -> (loss [...], stats [..., 2]). The statistics of a row are its largest
+// logit and the sum of exp(logit - largest): all that the backward pass needs to make the probabilities
+// again, in float32 (float64 for float64 logits) whatever the logits are.
 extern const OpDef kSigmoidCrossEntropy;  // elementwise, of logits and labels
 extern const OpDef kSparseCrossEntropy;
 

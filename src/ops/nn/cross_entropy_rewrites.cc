@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-// Computes a cross entropy of integer labels and its gradient in one node, where what arrives at the loss does not
-// depend on it: as with every mean or sum of losses.
+// Computes a cross entropy of integer labels and its gradient in one node, where what arrives at the loss
+// does not depend on it: as with every mean or sum of losses.
 std::optional<Graph> join_losses(const Graph& graph, DeviceKind) {
   const auto uses = count_uses(graph);
   const auto reads_a_loss = [&](int node) {

@@ -107,7 +107,8 @@ TEST(SparseCrossEntropy, BitsDoNotDependOnThreadsOrOtherRows) {
   EXPECT_TRUE(same_bits(part, slice(one[0], {37}, {50})));
 }
 
-// Rows of few classes have code of their own: classes that cannot be, enough for the code of longer rows, change no bit.
+// Rows of few classes have code of their own: classes that cannot be, enough for the code of longer rows,
+// change no bit.
 TEST(SparseCrossEntropy, RowsOfFewClassesHaveTheBitsOfLongerOnes) {
   constexpr int64_t kRows = 39, kMore = 4;
   for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16})

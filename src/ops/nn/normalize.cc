@@ -99,9 +99,9 @@ TensorList grad(const GradContext& g) {
 
 Tensor row_mean(const Tensor& x) { return reduce_mean(x, {.axis = {-1}, .keepdims = true}); }
 
-// With h the normalised x, r = rstd, a = dy gamma, m the mean over a row and P(v) = v - m(v) - h m(h v), the op is
-// dx = r P(a), dgamma = sum(dy h), dbeta = sum(dy). P is symmetric, dh = r P(dx) and dr = -r^2 m(h dx), so for
-// gradients w, u, v that arrive at the three results:
+// With h the normalised x, r = rstd, a = dy gamma, m the mean over a row and P(v) = v - m(v) - h m(h v), the
+// op is dx = r P(a), dgamma = sum(dy h), dbeta = sum(dy). P is symmetric, dh = r P(dx) and dr = -r^2 m(h dx),
+// so for gradients w, u, v that arrive at the three results:
 //   to dy:     r gamma P(w) + u h + v
 //   to gamma:  sum(r dy P(w))
 //   to x:      -r^2 (s h + P(w m(h a) + a m(h w))) + r P(u dy),  s = m(w a) - m(w) m(a) - m(h w) m(h a)
@@ -180,7 +180,8 @@ namespace {
 const RegisterOp registered[] = {RegisterOp(kLayerNorm), RegisterOp(kLayerNormGrad), RegisterOp(kRmsNorm),
                                  RegisterOp(kRmsNormGrad)};
 
-// f(x as rows of the normalised dimensions) in x's shape again. These dimensions are made the last ones, and then one.
+// f(x as rows of the normalised dimensions) in x's shape again. These dimensions are made the last ones, and
+// then one.
 template <class F>
 Tensor over_axes(const char* op, const TensorArg& x, const Dims& axes, F f) {
   const Shape& shape = x.tensor(op).shape();

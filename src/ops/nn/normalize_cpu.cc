@@ -106,8 +106,8 @@ class LayerNormKernel final : public LayerNormBase {
   }
 };
 
-// Sums over the rows are made block by block, then the blocks are added in order: blocks depend on the number of rows
-// alone, so the bits do not depend on threads.
+// Sums over the rows are made block by block, then the blocks are added in order: blocks depend on the number
+// of rows alone, so the bits do not depend on threads.
 class LayerNormGradKernel final : public LayerNormBase {
  public:
   explicit LayerNormGradKernel(const KernelRequest& request) : LayerNormBase(request) {

@@ -64,7 +64,8 @@ void forward(const void* in, const void* scale, const void* shift, float epsilon
   }
 }
 
-// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; without mean(a) where x was not centered.
+// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; without mean(a) where x was
+// not centered.
 template <class T, bool centered>
 void backward(const void* in, const void* scale, const float* means, const float* rstds, const void* gradient,
               void* out, float* sums, int64_t n, int64_t begin, int64_t end) {

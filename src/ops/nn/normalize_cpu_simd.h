@@ -7,8 +7,8 @@
 
 namespace lockstep::cpu {
 
-// All work on rows [begin, end) of n elements. Outputs of x's shape may be written over an input of that shape. RMS
-// normalisation has no mean and no beta: their pointers are not read, nor is the sum of dy made.
+// All work on rows [begin, end) of n elements. Outputs of x's shape may be written over an input of that
+// shape. RMS normalisation has no mean and no beta: their pointers are not read, nor is the sum of dy made.
 struct LayerNormFunctions {
   void (*forward)(const void* x, const void* gamma, const void* beta, float epsilon, void* y, float* mean,
                   float* rstd, int64_t n, int64_t begin, int64_t end);

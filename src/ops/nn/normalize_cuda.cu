@@ -1,5 +1,5 @@
-// Layer and RMS normalisation on GPUs: one warp or one block per row; sums over the rows in chunks, which are then added in
-// order.
+// Layer and RMS normalisation on GPUs: one warp or one block per row; sums over the rows in chunks, which are
+// then added in order.
 #include "backends/cuda/columns.h"
 #include "backends/cuda/launch.h"
 #include "backends/cuda/rows.h"
@@ -15,8 +15,8 @@ __device__ double inverse_root(double x) { return 1 / sqrt(x); }
 __device__ float product(float a, float b) { return __fmul_rn(a, b); }
 __device__ double product(double a, double b) { return __dmul_rn(a, b); }
 
-// A row of at most 256 * `quarters` elements in the registers of a warp, 16 bytes of every 512 a lane; its length is a
-// multiple of what 16 bytes hold.
+// A row of at most 256 * `quarters` elements in the registers of a warp, 16 bytes of every 512 a lane; its
+// length is a multiple of what 16 bytes hold.
 template <class T, int quarters>
 struct WarpRow {
   static constexpr int kUnit = RowUnit<T>::kSize, kUnits = quarters * 256 / (kWarp * kUnit);
@@ -136,8 +136,9 @@ __global__ void normalize(const T* x, const P* gamma, const P* beta, Real<T> eps
   }
 }
 
-// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; and for the rows of this block the sums
-// of dy h and, where there are means, of dy. Rows are loaded one ahead where there are registers for it.
+// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; and for the rows of this
+// block the sums of dy h and, where there are means, of dy. Rows are loaded one ahead where there are
+// registers for it.
 template <int quarters, class T, class P>
 __global__ void __launch_bounds__(kThreads, kGradientBlocks<T>)
     gradient_units(const T* x, const P* gamma, const Real<T>* means, const Real<T>* rstds, const T* dy,

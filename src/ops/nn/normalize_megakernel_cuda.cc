@@ -49,8 +49,8 @@ void write_forward(OpCode& code) {
            "\n    }");
 }
 
-// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; and dy h, of which the sum over all lines is
-// that of gamma.
+// dx = rstd (a - mean(a) - h mean(h a)) with a = dy gamma and h the normalised x; and dy h, of which the sum
+// over all lines is that of gamma.
 void write_gradient(OpCode& code) {
   open_lines(code);
   code.add("      const float mean = live ? ", code.in(2, "line"), " : 0.f, rstd = live ? ",

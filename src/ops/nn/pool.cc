@@ -139,8 +139,9 @@ Window axes_of(const Window& window, int first, int count) {
           .after = part(window.after)};
 }
 
-// Sequences are images of one row. A volume's planes are pooled first, as a batch of images; then what is left, as
-// images of one pixel per row: the largest (the first of equals) of the largest, and the mean of means over equally many.
+// Sequences are images of one row. A volume's planes are pooled first, as a batch of images; then what is
+// left, as images of one pixel per row: the largest (the first of equals) of the largest, and the mean of
+// means over equally many.
 Tensor pool(const OpDef& op, const char* name, int rank, const TensorArg& x, const PoolOptions& options) {
   const std::source_location where = x.where();
   const Tensor images = to_channels_last(x.tensor(name), options.data_format, where);

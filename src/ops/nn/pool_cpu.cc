@@ -64,7 +64,8 @@ class PoolKernel final : public Kernel {
                                  : positions == Positions::output ? request.outputs[1].spec.dtype
                                                                   : DType::uint8;
     loop_ = pool_loops(request.dtype(0), position_dtype).*(apart ? loop_apart : loop);
-    // Loops from dy to dx whose windows lie apart run over the rows of dy, all others over those of the result.
+    // Loops from dy to dx whose windows lie apart run over the rows of dy, all others over those of the
+    // result.
     const Shape& rows_of = apart ? request.shape(0) : request.outputs[0].spec.shape;
     rows_ = rows_of.size() == 0 ? 0 : rows_of[0] * rows_of[1];
     // Of images or their gradients, whichever is larger. Few are over before a second thread would start.

@@ -16,11 +16,11 @@ using cpu::WindowsOver;
 template <int n>
 using Constant = std::integral_constant<int, n>;
 
-// --- channels --------------------------------------------------------------------------------------------------
+// --- channels ----------------------------------------------------------------------------------------------
 // A block is 16 channels, or all of them where there are fewer.
 
-// f(first channel) for every block; the last one overlaps the one before it where the channels are no multiple of
-// 16 (what is computed twice is the same).
+// f(first channel) for every block; the last one overlaps the one before it where the channels are no
+// multiple of 16 (what is computed twice is the same).
 template <bool few, class F>
 LOCKSTEP_INLINE void each_block(int64_t channels, F f) {
   if constexpr (few) {
@@ -105,8 +105,8 @@ LOCKSTEP_INLINE Places<C, P> load_places(const P* p, int64_t channels) {
   }
 }
 
-// v where the positions are k, 0 elsewhere. Comparing comes before widening: compilers widen a mask well, a byte
-// badly.
+// v where the positions are k, 0 elsewhere. Comparing comes before widening: compilers widen a mask well, a
+// byte badly.
 template <class C, class P>
 LOCKSTEP_INLINE Vec<C> keep_at(const Vec<C>& v, const Places<C, P>& places, int64_t k) {
   using Bits = typename MaskOf<C>::type;
@@ -116,7 +116,7 @@ LOCKSTEP_INLINE Vec<C> keep_at(const Vec<C>& v, const Places<C, P>& places, int6
   return bits_as<C>(bits_as<Bits>(v) & hit);
 }
 
-// --- windows ---------------------------------------------------------------------------------------------------
+// --- windows -----------------------------------------------------------------------------------------------
 
 struct Range {
   int64_t begin, end;
@@ -138,8 +138,8 @@ struct View {
   int64_t first_position() const { return rows.begin * width + columns.begin; }
   int64_t taps() const { return (rows.end - rows.begin) * (columns.end - columns.begin); }
 
-  // f(element, position) for the taps inside the image, in row-major order; `size`: rows and columns of the window
-  // where it is square, small and inside the image, so that the compiler can unroll; else 0.
+  // f(element, position) for the taps inside the image, in row-major order; `size`: rows and columns of the
+  // window where it is square, small and inside the image, so that the compiler can unroll; else 0.
   template <int size, class T, class F>
   LOCKSTEP_INLINE void each(T* first, F f) const {
     if constexpr (size > 0) {
@@ -155,8 +155,8 @@ struct View {
   }
 };
 
-// f(size, view, its first element inside the image, index of the result's first channel) for every window of these
-// rows. Sizes other than 0 are used where `unroll` says so.
+// f(size, view, its first element inside the image, index of the result's first channel) for every window of
+// these rows. Sizes other than 0 are used where `unroll` says so.
 template <bool unroll, class T, class F>
 LOCKSTEP_INLINE void each_window(const PoolGeometry& g, T* x, int64_t begin, int64_t end, F f) {
   const int64_t channels = g.channels, row_step = g.columns.input * channels;
@@ -249,10 +249,10 @@ void avg(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t
       });
 }
 
-// --- gradients, windows apart: each window writes its own pixels -------------------------------------------------
+// --- gradients, windows apart: each window writes its own pixels -------------------------------------------
 
-// Zeros the pixels of the rows of windows [begin, end) that no window reaches. The rows between two windows belong
-// to the upper one, the image's last rows to the last.
+// Zeros the pixels of the rows of windows [begin, end) that no window reaches. The rows between two windows
+// belong to the upper one, the image's last rows to the last.
 template <class T>
 void zero_between(const PoolGeometry& g, T* dx, int64_t begin, int64_t end) {
   const PoolAxis &rows = g.rows, &columns = g.columns;
@@ -311,7 +311,7 @@ void avg_grad_apart(const PoolGeometry& g, const PoolMemory& memory, int64_t beg
   zero_between(g, dx, begin, end);
 }
 
-// --- gradients, overlapping windows: each pixel sums over the windows it lies in, always in the same order ---------
+// --- gradients, overlapping windows: each pixel sums over the windows it lies in, always in the same order ----
 
 // add(sum, index of the window's channel, row and column of the window, position in it).
 template <class T, bool few, class F>
@@ -358,7 +358,7 @@ void avg_grad(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, in
                       });
 }
 
-// --- table -----------------------------------------------------------------------------------------------------
+// --- table -------------------------------------------------------------------------------------------------
 
 template <cpu::PoolLoop many, cpu::PoolLoop few>
 void by_channels(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t end) {

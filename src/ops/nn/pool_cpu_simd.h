@@ -9,8 +9,8 @@
 
 namespace lockstep::cpu {
 
-// The windows that a row (or column) of the image lies in: first, first + 1, ... In the first of them it is row
-// `tap`, in each one after it `stride` rows less.
+// The windows that a row (or column) of the image lies in: first, first + 1, ... In the first of them it is
+// row `tap`, in each one after it `stride` rows less.
 struct WindowsOver {
   int64_t first = 0, count = 0, tap = 0;
 };
@@ -32,8 +32,8 @@ struct PoolGeometry {
 struct PoolMemory {
   const void* from = nullptr;
   void* to = nullptr;
-  // Where in its window each maximum stands, taps counted in row-major order whether or not they lie on padding.
-  // Written by `max`, read by its gradients, null for averages.
+  // Where in its window each maximum stands, taps counted in row-major order whether or not they lie on
+  // padding. Written by `max`, read by its gradients, null for averages.
   void* positions = nullptr;
 };
 

@@ -1,4 +1,5 @@
-// Pooling on GPUs: one thread per element of the result, or a few of a gradient that share their windows; of each some channels.
+// Pooling on GPUs: one thread per element of the result, or a few of a gradient that share their windows; of
+// each some channels.
 #include "backends/cuda/columns.h"
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
@@ -37,8 +38,8 @@ struct Geometry {
     int row, column, channel;
   };
   __device__ Place out(int64_t i) const { return split(i, output_rows, output_columns); }
-  // Where the images and results of a place begin, and its rows and columns from there: an image has fewer than 2^32
-  // pixels.
+  // Where the images and results of a place begin, and its rows and columns from there: an image has fewer
+  // than 2^32 pixels.
   __device__ int64_t input_base(const Place& p) const { return base(p, rows.input, columns.input); }
   __device__ int64_t output_base(const Place& p) const { return base(p, rows.output, columns.output); }
   __device__ int64_t input_offset(int row, int column) const { return offset(row, column, columns.input); }
@@ -99,8 +100,8 @@ struct Sums {
   }
 };
 
-// f(row, column, values) for the elements under a window, a few of a row at a time, so that their loads are under way
-// together.
+// f(row, column, values) for the elements under a window, a few of a row at a time, so that their loads are
+// under way together.
 template <class T, int unit, class F>
 __device__ void each_under(const Geometry& g, const Pack<T, unit>* x, const Geometry::Place& at,
                            Axis::Range rows, Axis::Range columns, F f) {
@@ -218,8 +219,8 @@ struct AvgPoolGrad {
   }
 };
 
-// Elements of a gradient, kPatch x kPatch of them a thread: the windows over them are many the same. Windows are read two by two,
-// so that their loads are under way together.
+// Elements of a gradient, kPatch x kPatch of them a thread: the windows over them are many the same. Windows
+// are read two by two, so that their loads are under way together.
 constexpr int kPatch = 2;
 template <class Op, class T, int unit, class P>
 __global__ void pool_gradient(Geometry g, Divider patch_rows, Divider patch_columns, const Pack<T, unit>* dy,

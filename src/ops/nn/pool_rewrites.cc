@@ -17,11 +17,11 @@ bool is_result(const Graph& graph, Value v) {
   return std::find(results.begin(), results.end(), v) != results.end();
 }
 
-// --- padding moves into a max pooling ------------------------------------------------------------------------------
+// --- padding moves into a max pooling ----------------------------------------------------------------------
 
-// Largest elements of windows over images padded with zeros that are nowhere below 0, for they come from a ReLU: the padding is
-// never more than another element. Whether a zero of it or one of the images' was chosen is not seen either, where all
-// that comes back goes through the ReLU again, which stops it at zeros.
+// Largest elements of windows over images padded with zeros that are nowhere below 0, for they come from a
+// ReLU: the padding is never more than another element. Whether a zero of it or one of the images' was chosen
+// is not seen either, where all that comes back goes through the ReLU again, which stops it at zeros.
 struct PaddedPooling {
   Window window;           // over the images themselves
   Value images;            // these
@@ -104,11 +104,11 @@ std::optional<Graph> pad_in_pooling(const Graph& graph, DeviceKind) {
   return rewriter.finish();
 }
 
-// --- a ReLU moves behind a max pooling -----------------------------------------------------------------------------
+// --- a ReLU moves behind a max pooling ---------------------------------------------------------------------
 
-// A max pooling of what a ReLU gives, which nobody else reads. The largest element is the same one before the ReLU, unless
-// none is above 0, and then nothing is seen of which it was. Behind the pooling the ReLU has less to do, and its gradient
-// stops what comes back before that is put in its places.
+// A max pooling of what a ReLU gives, which nobody else reads. The largest element is the same one before the
+// ReLU, unless none is above 0, and then nothing is seen of which it was. Behind the pooling the ReLU has
+// less to do, and its gradient stops what comes back before that is put in its places.
 struct EarlyRelu {
   int relu;  // the ReLU, or a convolution that ends in one
   int pool;

@@ -91,7 +91,7 @@ Cost cost(const InferContext& c, std::span<const TensorSpec> outputs) {
   return cost;
 }
 
-// --- gradients -----------------------------------------------------------------------------------------------------
+// --- gradients ---------------------------------------------------------------------------------------------
 
 Tensor input_or_none(const GradContext& g, int input) { return input < 0 ? Tensor() : g.in(input); }
 
@@ -100,8 +100,8 @@ Tensor rows_of(const Tensor& x, int64_t from, int64_t count) {
   return reshape(slice(x, {from, 0, 0}, {count, -1, -1}), {count * x.shape()[1], x.shape()[2]});
 }
 
-// The sum over all steps of before^T after, where `before` at the first step is `first` and else `states` one step
-// earlier: two products, however many steps there are.
+// The sum over all steps of before^T after, where `before` at the first step is `first` and else `states` one
+// step earlier: two products, however many steps there are.
 Tensor kernel_gradient(const Tensor& first, const Tensor& states, const Tensor& after, bool reverse) {
   const int64_t time = after.shape()[0];
   const MatmulOptions transposed{.transpose_a = true};
@@ -137,8 +137,9 @@ TensorList grad(const GradContext& g) {
   return gradients;
 }
 
-// The gradient of the gradient, written out step by step: it walks through the gradient's steps in their order to find
-// what arrived at the states, and back. A name with v in front is what arrives at the name without.
+// The gradient of the gradient, written out step by step: it walks through the gradient's steps in their
+// order to find what arrived at the states, and back. A name with v in front is what arrives at the name
+// without.
 class GradOfGrad {
  public:
   explicit GradOfGrad(const GradContext& g)

@@ -1,5 +1,5 @@
-// The steps of a recurrent cell over a whole sequence as one op, for layers that use it, and for rules and kernels that
-// name it.
+// The steps of a recurrent cell over a whole sequence as one op, for layers that use it, and for rules and
+// kernels that name it.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,9 @@ struct RecurrenceResult {
   Tensor steps;     // h after every step, (time, batch, units)
   TensorList last;  // h after the last step, and c of an lstm, (batch, units)
 };
-// x: what the sequence adds to all gates, (time, batch, gates units). kernel: (units, gates units). first: h before the
-// first step, and c of an lstm. 16-bit floats are computed in float32, states too, and rounded when they are stored.
-// A row's bits do not depend on the other rows.
+// x: what the sequence adds to all gates, (time, batch, gates units). kernel: (units, gates units). first: h
+// before the first step, and c of an lstm. 16-bit floats are computed in float32, states too, and rounded
+// when they are stored. A row's bits do not depend on the other rows.
 RecurrenceResult recurrence(RecurrentKind kind, const TensorArg& x, const TensorArg& kernel,
                             const TensorList& first, const RecurrenceOptions& options = {});
 
@@ -37,9 +37,10 @@ RecurrenceResult recurrence(RecurrentKind kind, const TensorArg& x, const Tensor
 // kept is what the gradient reads: the gates, and of a gru the candidate's q; zeros where the mask is false.
 extern const OpDef kRecurrence;
 
-// (kernel, s0, s [time, batch, units], kept of an lstm and a gru, mask?, and the gradients that attributes name, in
-// their order) -> (dp [time, batch, gates units], of a gru: dx like dp, dh0, of an lstm: dc0). s is the state that the
-// gradient reads, c of an lstm, else h. dp arrives at the product, and, but for a gru, at x too.
+// (kernel, s0, s [time, batch, units], kept of an lstm and a gru, mask?, and the gradients that attributes
+// name, in their order) -> (dp [time, batch, gates units], of a gru: dx like dp, dh0, of an lstm: dc0). s is
+// the state that the gradient reads, c of an lstm, else h. dp arrives at the product, and, but for a gru, at
+// x too.
 extern const OpDef kRecurrenceGrad;
 
 struct RecurrenceAttrs {

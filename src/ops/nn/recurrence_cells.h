@@ -1,4 +1,5 @@
-// The arithmetic of one step of a recurrent cell (ops/nn/recurrence.h), forward and backward, for every kind of device.
+// The arithmetic of one step of a recurrent cell (ops/nn/recurrence.h), forward and backward, for every kind
+// of device.
 //
 // Math says what a value is, one unit's or a vector of units', and has one(), sigmoid() and tanh() of it.
 #pragma once
@@ -12,8 +13,9 @@
 namespace lockstep {
 
 // forward: x and p of each gate become the new h (and c), and what the gradient reads.
-// backward: `state` and `before` are c of an lstm, else h, after and before the step; dkept arrived at `kept`. dp and dx
-// are written, and dh (and dc), which arrive at the step's result, become what arrives at h_before other than by dp.
+// backward: `state` and `before` are c of an lstm, else h, after and before the step; dkept arrived at
+// `kept`. dp and dx are written, and dh (and dc), which arrive at the step's result, become what arrives at
+// h_before other than by dp.
 template <class Math>
 struct SimpleCell {
   using V = typename Math::Value;

@@ -1,5 +1,5 @@
-// Recurrences on the CPU: a thread takes some examples through the whole sequence, so that threads never wait for each
-// other, and the packed kernel stays in the caches.
+// Recurrences on the CPU: a thread takes some examples through the whole sequence, so that threads never wait
+// for each other, and the packed kernel stays in the caches.
 #include <algorithm>
 
 #include "backends/cpu/simd.h"

@@ -38,7 +38,7 @@ struct VectorMath<double> {
   }
 };
 
-// --- products ------------------------------------------------------------------------------------------------------
+// --- products ----------------------------------------------------------------------------------------------
 
 template <class T>
 void pack(const void* matrix, bool transposed, int64_t depth, int64_t columns, int64_t groups, void* to,
@@ -96,8 +96,8 @@ void multiply(const C* a, int64_t a_row, const C* panels, int64_t panel_stride, 
   }
 }
 
-// The same for up to kRows rows and 1 to 4 panels. One row alone takes the panels together: the sums of one would wait
-// for each other.
+// The same for up to kRows rows and 1 to 4 panels. One row alone takes the panels together: the sums of one
+// would wait for each other.
 template <class C>
 __attribute__((noinline)) void multiply(int64_t rows, int panels, const C* a, int64_t a_row, const C* b,
                                         int64_t panel_stride, int64_t depth, C* to, int64_t to_row,
@@ -114,7 +114,7 @@ __attribute__((noinline)) void multiply(int64_t rows, int panels, const C* a, in
   }
 }
 
-// --- steps ---------------------------------------------------------------------------------------------------------
+// --- steps -------------------------------------------------------------------------------------------------
 
 // The first n of 16 elements, zeros behind them.
 template <class T>

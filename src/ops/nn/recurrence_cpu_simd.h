@@ -1,7 +1,8 @@
 // Vector code of recurrence: all steps of some examples.
 //
-// Arithmetic is float32, for float64 float64. The kernel is packed into that type first, in panels of 16 columns; every
-// element of a product is summed over its depth in order, whichever rows are computed beside it.
+// Arithmetic is float32, for float64 float64. The kernel is packed into that type first, in panels of 16
+// columns; every element of a product is summed over its depth in order, whichever rows are computed beside
+// it.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace lockstep::cpu {
 
 inline constexpr int64_t kRecurrenceLanes = 16;
 
-// Tensors of the op, of its dtype; null where there is none. Scratch is [batch, columns] of the type computed in.
+// Tensors of the op, of its dtype; null where there is none. Scratch is [batch, columns] of the type computed
+// in.
 struct RecurrenceForward {
   int64_t time = 0, batch = 0, units = 0;
   bool reverse = false;
@@ -44,8 +46,8 @@ struct RecurrenceFunctions {
 };
 struct RecurrenceCells {
   RecurrenceFunctions simple, lstm, gru;
-  // Panels [begin, end) of a matrix [depth, columns], or of its transpose where it is [columns, depth]. The columns of a
-  // group fill panels of their own: groups divide the columns.
+  // Panels [begin, end) of a matrix [depth, columns], or of its transpose where it is [columns, depth]. The
+  // columns of a group fill panels of their own: groups divide the columns.
   void (*pack)(const void* matrix, bool transposed, int64_t depth, int64_t columns, int64_t groups, void* to,
                int64_t begin, int64_t end);
 };

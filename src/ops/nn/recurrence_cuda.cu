@@ -1,14 +1,14 @@
-// Recurrences on NVIDIA GPUs: one launch for the whole sequence where a cluster of blocks holds the kernel in its shared
-// memory, else a product and a pass over the states at each step.
+// Recurrences on NVIDIA GPUs: one launch for the whole sequence where a cluster of blocks holds the kernel in
+// its shared memory, else a product and a pass over the states at each step.
 //
-// Examples are independent of each other, so a cluster takes some of them through all steps. Each of its blocks has some
-// of the units, with all of their gates:
+// Examples are independent of each other, so a cluster takes some of them through all steps. Each of its
+// blocks has some of the units, with all of their gates:
 //   forward   it multiplies h of all units by its columns of the kernel, and sends its new h to the other blocks;
 //   backward  it multiplies the gradients of its gates by its columns, transposed, which is its share of dh of all units,
 //             and sends each block the share of its units.
-// Nobody waits for all of a cluster's blocks to arrive somewhere: what is sent counts itself at the receiver, who goes on when
-// all of a step's bytes are there. How many blocks there are, and the order of every sum, depend on the units alone: a row's
-// bits do not depend on the batch.
+// Nobody waits for all of a cluster's blocks to arrive somewhere: what is sent counts itself at the receiver,
+// who goes on when all of a step's bytes are there. How many blocks there are, and the order of every sum,
+// depend on the units alone: a row's bits do not depend on the batch.
 #include <cooperative_groups.h>
 
 #include <algorithm>
@@ -34,8 +34,8 @@ struct ScalarMath {
   static __device__ __forceinline__ C sigmoid(C x) { return C(1) / (C(1) + exp(-x)); }
   static __device__ __forceinline__ C tanh(C x) { return ::tanh(x); }
 };
-// Without branches and with the chip's own exponential, whose error grows with |x| no faster than these functions level
-// out. Near 0 tanh is a polynomial that interpolates tanh(x) / x in x^2.
+// Without branches and with the chip's own exponential, whose error grows with |x| no faster than these
+// functions level out. Near 0 tanh is a polynomial that interpolates tanh(x) / x in x^2.
 template <>
 struct ScalarMath<float> {
   using Value = float;
@@ -82,7 +82,7 @@ __device__ __forceinline__ void store(void* tensor, int64_t at, Real<T> value) {
   static_cast<T*>(tensor)[at] = static_cast<T>(value);
 }
 
-// --- one step of one unit, whoever made the product ------------------------------------------------------------------
+// --- one step of one unit, whoever made the product --------------------------------------------------------
 
 // What a step reads of one example and unit beside the product.
 template <class Cell, class T>
@@ -191,14 +191,14 @@ struct BackwardState {
   }
 };
 
-// --- products of a block ---------------------------------------------------------------------------------------------
+// --- products of a block -----------------------------------------------------------------------------------
 
-// A block multiplies its part of the recurrent kernel by the states of a few examples: M rows of the kernel's part, K to
-// add up, on tensor cores at float32's accuracy (backends/cuda/tf32x3.h), of which each instruction takes a tile of 16 x 8 by 8
-// examples.
+// A block multiplies its part of the recurrent kernel by the states of a few examples: M rows of the kernel's
+// part, K to add up, on tensor cores at float32's accuracy (backends/cuda/tf32x3.h), of which each
+// instruction takes a tile of 16 x 8 by 8 examples.
 //
-// Where a warp has few tiles, they stay in its registers for the whole sequence. Else they are read from shared memory at
-// every step, by more warps.
+// Where a warp has few tiles, they stay in its registers for the whole sequence. Else they are read from
+// shared memory at every step, by more warps.
 constexpr int kTileRows = 16, kTileDepth = 8, kTileExamples = 8;
 constexpr int kExamples = 16;  // of a block, at most
 constexpr int kHeldTiles = 8;
@@ -238,8 +238,8 @@ struct ProductPlan {
   }
 };
 
-// This lane's numbers of a tile of the kernel's part: rows lane / 4 and 8 more, depths 2 (lane % 4) and 1 more. Which of
-// the depths is which is for both factors to agree on.
+// This lane's numbers of a tile of the kernel's part: rows lane / 4 and 8 more, depths 2 (lane % 4) and 1
+// more. Which of the depths is which is for both factors to agree on.
 template <class Element>
 __device__ __forceinline__ float4 tile_of(int row_tile, int depth_tile, const Element& element) {
   const int lane = threadIdx.x % kWarp;
@@ -272,8 +272,9 @@ class Product {
     }
   }
 
-  // sink(part, m, example, first, second) for the results of this lane: those of an example and of the next one.
-  // `states`: [examples, plan.depth_stride()] in shared memory, zeros behind the depth. All threads call it.
+  // sink(part, m, example, first, second) for the results of this lane: those of an example and of the next
+  // one. `states`: [examples, plan.depth_stride()] in shared memory, zeros behind the depth. All threads call
+  // it.
   template <class Sink>
   __device__ __forceinline__ void operator()(const float* states, int examples, const Sink& sink) const {
     if (part_ >= plan_.parts) return;
@@ -358,14 +359,14 @@ class Product {
   unsigned high_[Held ? kHeldTiles : 1][4], low_[Held ? kHeldTiles : 1][4];
 };
 
-// --- the whole sequence in one launch ----------------------------------------------------------------------------------
+// --- the whole sequence in one launch ----------------------------------------------------------------------
 
-// Numbers that arrive in a block's shared memory from all blocks of its cluster, a fixed count of bytes for each step. A barrier
-// of the cluster would do as well, but whoever arrives there first waits until its results are in global memory, which nobody
-// in the cluster reads: two thirds of a step.
+// Numbers that arrive in a block's shared memory from all blocks of its cluster, a fixed count of bytes for
+// each step. A barrier of the cluster would do as well, but whoever arrives there first waits until its
+// results are in global memory, which nobody in the cluster reads: two thirds of a step.
 //
-// Steps take turns with two mailboxes. A block sends for a step when it has got what it needs of the step before, which
-// its receivers have sent behind their last look at the mailbox.
+// Steps take turns with two mailboxes. A block sends for a step when it has got what it needs of the step
+// before, which its receivers have sent behind their last look at the mailbox.
 struct Mailbox {
   unsigned barrier;  // its address in shared memory
 
@@ -552,8 +553,8 @@ __global__ void __launch_bounds__(Team<Held>::kThreads, 1)
 #endif
 }
 
-// Of a unit's share of dh in shared memory: those of all examples, which leave in pairs, and lanes that read the same example
-// of different units find all banks.
+// Of a unit's share of dh in shared memory: those of all examples, which leave in pairs, and lanes that read
+// the same example of different units find all banks.
 constexpr int kShareStride = kExamples + 2;
 
 struct BackwardShared {
@@ -709,8 +710,8 @@ int clusters_side_by_side(ClusterPlan plan, Function* function) {
   return 0;
 }
 
-// Nothing where the chip has no clusters or the kernel does not fit into one. `shared(own, blocks)`: a block's memory;
-// `side_by_side(plan)`: how many clusters are.
+// Nothing where the chip has no clusters or the kernel does not fit into one. `shared(own, blocks)`: a
+// block's memory; `side_by_side(plan)`: how many clusters are.
 template <class Shared, class SideBySide>
 std::optional<ClusterPlan> plan_clusters(int64_t batch, int64_t units, const Shared& shared,
                                          const SideBySide& side_by_side) {
@@ -752,7 +753,7 @@ void launch_clusters(const ClusterPlan& plan, const Run& run, Function* function
   check(cudaLaunchKernelEx(&config, function, run, plan.own, plan.rows), "launch of a recurrence");
 }
 
-// --- a product and a pass over the states at each step ---------------------------------------------------------------------
+// --- a product and a pass over the states at each step -----------------------------------------------------
 
 // States between steps, of the type that is computed in, [batch, units].
 template <class Cell, class T>
@@ -842,7 +843,7 @@ class StepProduct {
   std::unique_ptr<Kernel> kernel_;
 };
 
-// --- kernels ---------------------------------------------------------------------------------------------------------------
+// --- kernels -----------------------------------------------------------------------------------------------
 
 // f.template operator()<Cell, T>() for the kind of cell and the dtype.
 template <class F>

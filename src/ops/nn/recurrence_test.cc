@@ -15,7 +15,8 @@ using testing::same_bits;
 
 constexpr int64_t kTime = 6, kBatch = 23, kUnits = 37;
 
-// Examples [from, from + count) of an input: of (time, batch, ...), (batch, units) or, where all share it, the whole.
+// Examples [from, from + count) of an input: of (time, batch, ...), (batch, units) or, where all share it,
+// the whole.
 Tensor examples(const Tensor& x, int64_t from, int64_t count) {
   const Shape& shape = x.shape();
   if (shape.rank() == 3) return slice(x, {0, from, 0}, {-1, count, -1});

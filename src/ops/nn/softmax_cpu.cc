@@ -15,7 +15,7 @@ namespace {
 
 using cpu::Labels;
 
-// --- float64 ---------------------------------------------------------------------------------------------------
+// --- float64 -----------------------------------------------------------------------------------------------
 
 struct RowStats {
   double max, sum;
@@ -64,7 +64,7 @@ void cross_entropy_grad64(const double* x, Labels labels, const double* stats, c
     }
 }
 
-// --- kernels ---------------------------------------------------------------------------------------------------
+// --- kernels -----------------------------------------------------------------------------------------------
 
 const cpu::SoftmaxFunctions& functions(DType dtype) {
   const auto& table = cpu::pick_simd(simd_v2::kSoftmaxTable, simd_v3::kSoftmaxTable, simd_v4::kSoftmaxTable);

@@ -9,7 +9,8 @@ using cpu::Labels;
 
 constexpr float kMinusInfinity = -__builtin_inff();
 
-// f(position, vector) for each 16 elements of a row; the last vector may hold fewer, its other lanes -infinity.
+// f(position, vector) for each 16 elements of a row; the last vector may hold fewer, its other lanes
+// -infinity.
 template <class T, class F>
 LOCKSTEP_INLINE void each_vector(const T* x, int64_t n, F&& f) {
   int64_t i = 0;
@@ -34,8 +35,8 @@ LOCKSTEP_INLINE float row_max(const T* x, int64_t n) {
   return fold<MaxOfNumbers>(acc);
 }
 
-// The sum of exp(x - max); sink(position, exponentials) sees every vector. Partial sums of 64 vectors keep the error of
-// long rows small.
+// The sum of exp(x - max); sink(position, exponentials) sees every vector. Partial sums of 64 vectors keep
+// the error of long rows small.
 template <class T, class Sink>
 LOCKSTEP_INLINE float row_sum(const T* x, int64_t n, float max, Sink&& sink) {
   constexpr int64_t kBlock = 64 * kLanes;
@@ -60,8 +61,9 @@ LOCKSTEP_INLINE void each_group(int64_t begin, int64_t end, F&& f) {
   for (int64_t row = begin; row < end; row += kLanes) f(row, end - row < kLanes ? end - row : kLanes);
 }
 
-// Maxima and sums of up to 16 rows that are no longer than a vector; sink(row, exponentials) sees every row. Four rows go
-// together, because the folds of one would wait for each other. The last row stands in for those that are missing.
+// Maxima and sums of up to 16 rows that are no longer than a vector; sink(row, exponentials) sees every row.
+// Four rows go together, because the folds of one would wait for each other. The last row stands in for those
+// that are missing.
 template <class T, class Sink>
 LOCKSTEP_INLINE void short_rows(const T* x, int64_t n, int64_t count, float* max, float* sum, Sink&& sink) {
   for (int64_t first = 0; first < count; first += 4) {
@@ -148,7 +150,7 @@ void log_softmax(const void* in, void* out, int64_t n, int64_t begin, int64_t en
       });
 }
 
-// --- rows of two, three or four ------------------------------------------------------------------------------------
+// --- rows of two, three or four ----------------------------------------------------------------------------
 // Classes of pixels: a lane for each of 16 rows, and a vector for each column. Sums have the order of a fold.
 
 template <int n, class T>
@@ -225,7 +227,7 @@ void narrow_cross_entropy_grad(const void* in, Labels labels, const float* stats
       });
 }
 
-// --- cross entropy -------------------------------------------------------------------------------------------------
+// --- cross entropy -----------------------------------------------------------------------------------------
 
 LOCKSTEP_INLINE float to_float(float x) { return x; }
 template <class T>

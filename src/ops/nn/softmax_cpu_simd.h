@@ -16,8 +16,8 @@ struct Labels {
   }
 };
 
-// All work on rows [begin, end) of n elements. A row's results depend on that row alone. Outputs of the logits'
-// shape may be written over the logits.
+// All work on rows [begin, end) of n elements. A row's results depend on that row alone. Outputs of the
+// logits' shape may be written over the logits.
 struct SoftmaxFunctions {
   void (*softmax)(const void* x, void* y, int64_t n, int64_t begin, int64_t end);
   void (*log_softmax)(const void* x, void* y, int64_t n, int64_t begin, int64_t end);

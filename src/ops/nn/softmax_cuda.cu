@@ -117,10 +117,10 @@ __device__ float power_of_two(float x) {
   return y;
 }
 
-// The same for long rows of 16-bit floats, whole units of 16 bytes, which wait in shared memory between the two times they are
-// needed. A thread fetches the units that it works on itself, so it fetches those of its next row as soon as it is done with
-// one: no barrier, and no second buffer. Powers of two are within 2 units in the last place of a float32, which 16 bits
-// do not show.
+// The same for long rows of 16-bit floats, whole units of 16 bytes, which wait in shared memory between the
+// two times they are needed. A thread fetches the units that it works on itself, so it fetches those of its
+// next row as soon as it is done with one: no barrier, and no second buffer. Powers of two are within 2 units
+// in the last place of a float32, which 16 bits do not show.
 constexpr int kLongThreads = 512, kLongBlocksEach = 2;
 template <class T, class L>
 __global__ void __launch_bounds__(kLongThreads, kLongBlocksEach)

@@ -7,8 +7,8 @@
 
 namespace lockstep::cuda::megakernel {
 
-// Code that gives every lane `top`, the largest element of its line, and `sum`, that of exp(element - top) over the line.
-// Returns an expression for exp(element c - top).
+// Code that gives every lane `top`, the largest element of its line, and `sum`, that of exp(element - top)
+// over the line. Returns an expression for exp(element c - top).
 std::string write_softmax_statistics(OpCode& code);
 
 }  // namespace lockstep::cuda::megakernel

@@ -1,4 +1,5 @@
-// Random numbers on the CPU. float64, integers, and what a truncated distribution rejects, is made number by number.
+// Random numbers on the CPU. float64, integers, and what a truncated distribution rejects, is made number by
+// number.
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -19,7 +20,7 @@ const cpu::RandomTable& table() {
   return cpu::pick_simd(simd_v2::kRandomTable, simd_v3::kRandomTable, simd_v4::kRandomTable);
 }
 
-// --- number by number ------------------------------------------------------------------------------------------
+// --- number by number --------------------------------------------------------------------------------------
 
 double unit53(uint32_t low, uint32_t high) {
   return static_cast<double>((static_cast<uint64_t>(high) << 32 | low) >> 11) * 0x1p-53;
@@ -60,8 +61,8 @@ void normal64(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   });
 }
 
-// An element that fell outside of [-2, 2] is drawn again, from blocks that no first draw uses: the attempt stands in the
-// upper bits of the counter's low half.
+// An element that fell outside of [-2, 2] is drawn again, from blocks that no first draw uses: the attempt
+// stands in the upper bits of the counter's low half.
 double normal_within_two(const RandomRows& rows, int64_t row, int64_t column) {
   for (uint64_t attempt = 1;; ++attempt) {
     const auto w = Philox::block(rows.key, rows.first_row + static_cast<uint64_t>(row),
@@ -114,7 +115,7 @@ void integers(const RandomRows& rows, void* out, int64_t begin, int64_t end) {
   });
 }
 
-// --- kernels ---------------------------------------------------------------------------------------------------
+// --- kernels -----------------------------------------------------------------------------------------------
 
 cpu::RandomFunction function_of(const KernelRequest& request) {
   const DType dtype = request.attrs<RandomAttrs>().dtype;

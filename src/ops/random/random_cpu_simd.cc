@@ -25,8 +25,9 @@ struct Words {
   U32 word[4];
 };
 
-// Philox4x32-10 (base/philox.h) of 16 counters under one key. A product needs 64 bits, so the even lanes of a vector
-// go one way and the odd ones another, each word in the low half of 64 bits; what is in the high half never matters.
+// Philox4x32-10 (base/philox.h) of 16 counters under one key. A product needs 64 bits, so the even lanes of a
+// vector go one way and the odd ones another, each word in the low half of 64 bits; what is in the high half
+// never matters.
 LOCKSTEP_INLINE Words philox(uint64_t key, const U32& c0, const U32& c1, const U32& c2, const U32& c3) {
   Words result;
   LOCKSTEP_EACH_PART(i, c0) {
@@ -58,8 +59,8 @@ LOCKSTEP_INLINE Words philox(uint64_t key, const U32& c0, const U32& c1, const U
   return result;
 }
 
-// Blocks stand in the lanes in one of two orders: as in memory, or so that blocks_in_memory() need not move anything
-// across 128 bits.
+// Blocks stand in the lanes in one of two orders: as in memory, or so that blocks_in_memory() need not move
+// anything across 128 bits.
 enum class Order { natural, turned };
 template <Order order>
 constexpr int block_of_lane(int lane) {
@@ -105,8 +106,8 @@ LOCKSTEP_INLINE Words blocks(const RandomRows& rows, const Position& at, int64_t
   return philox(rows.key, counter[0], counter[1], counter[2], counter[3]);
 }
 
-// f(elements of 16 blocks, where to put them) for the blocks [begin, end). Whole blocks go straight to memory; others
-// through a buffer of 64 elements.
+// f(elements of 16 blocks, where to put them) for the blocks [begin, end). Whole blocks go straight to
+// memory; others through a buffer of 64 elements.
 template <class T, Order order, class Make>
 LOCKSTEP_INLINE void generate(const RandomRows& rows, void* out, int64_t begin, int64_t end, Make&& make) {
   auto* y = static_cast<T*>(out);

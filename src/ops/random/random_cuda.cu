@@ -1,5 +1,5 @@
-// Random numbers on GPUs: the same as on the CPU. float32 numbers agree to the bit, because all of their arithmetic is
-// written out here, rounding by rounding.
+// Random numbers on GPUs: the same as on the CPU. float32 numbers agree to the bit, because all of their
+// arithmetic is written out here, rounding by rounding.
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"

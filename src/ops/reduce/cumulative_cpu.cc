@@ -1,5 +1,5 @@
-// cumsum and cumprod on the CPU: every line along the axis from one end to the other, by one thread. The result is
-// the same whatever the number of threads. float32 is carried in double, 16-bit floats in float32.
+// cumsum and cumprod on the CPU: every line along the axis from one end to the other, by one thread. The
+// result is the same whatever the number of threads. float32 is carried in double, 16-bit floats in float32.
 #include <algorithm>
 #include <type_traits>
 

@@ -17,7 +17,7 @@ struct Lines {
   int64_t elements() const { return outer * n * inner; }
 };
 
-// --- argmax ----------------------------------------------------------------------------------------------------
+// --- argmax ------------------------------------------------------------------------------------------------
 
 // The first of the largest; NaN is larger than all numbers.
 template <class C>
@@ -84,7 +84,7 @@ class ArgmaxKernel final : public Kernel {
   int lanes_ = 32, team_ = kThreads;
 };
 
-// --- sums so far -----------------------------------------------------------------------------------------------
+// --- sums so far -------------------------------------------------------------------------------------------
 
 // float32 is carried in double, 16-bit floats in float32; integers wrap around.
 template <class T>

@@ -39,8 +39,8 @@ struct Stage {
   int64_t results() const { return outer * chunks() * inner; }
 };
 
-// Reduced dimensions that stand side by side form one group; groups are reduced innermost first. Sizes play no
-// part in the grouping, so a slice of the kept dimensions is summed in the same order as the whole.
+// Reduced dimensions that stand side by side form one group; groups are reduced innermost first. Sizes play
+// no part in the grouping, so a slice of the kept dimensions is summed in the same order as the whole.
 std::vector<Stage> plan(const Shape& shape, const Dims& axes) {
   std::vector<Stage> stages;
   const auto reduced = [&](int i) { return std::count(axes.begin(), axes.end(), i) > 0; };

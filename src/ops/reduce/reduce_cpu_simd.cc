@@ -7,7 +7,7 @@ namespace {
 
 using cpu::kReduceChunk;
 
-// --- rows ------------------------------------------------------------------------------------------------------
+// --- rows --------------------------------------------------------------------------------------------------
 
 // `Count` rows of one length at a time: their chains of additions overlap.
 template <class Op, int Count, class T>
@@ -58,7 +58,7 @@ void rows(const void* in, void* out, int64_t n, int64_t begin, int64_t end) {
   }
 }
 
-// --- columns ---------------------------------------------------------------------------------------------------
+// --- columns -----------------------------------------------------------------------------------------------
 
 // acc[k] takes x[k], x[k + stride], ..., Groups of them; `fresh`: acc starts as the neutral element.
 template <class Op, int Groups, class T>
@@ -128,7 +128,7 @@ void columns(const void* in, void* out, int64_t n, int64_t inner, int64_t begin,
   }
 }
 
-// --- argmax ----------------------------------------------------------------------------------------------------
+// --- argmax ------------------------------------------------------------------------------------------------
 
 // The first NaN is the largest of all, as in NumPy.
 template <class C>

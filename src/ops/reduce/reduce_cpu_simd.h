@@ -1,8 +1,9 @@
 // Vector code of the reductions.
 //
-// One stage turns [outer, n, inner] into [outer, chunks, inner], chunks of kReduceChunk elements along n; stages
-// follow until one chunk is left. In a chunk, lane l of 16 takes the elements l, l + 16, ... one after the other,
-// then the lanes are folded. The order is thus fixed by n alone: not by threads, layout or the other dimensions.
+// One stage turns [outer, n, inner] into [outer, chunks, inner], chunks of kReduceChunk elements along n;
+// stages follow until one chunk is left. In a chunk, lane l of 16 takes the elements l, l + 16, ... one after
+// the other, then the lanes are folded. The order is thus fixed by n alone: not by threads, layout or the
+// other dimensions.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
-// Reductions on GPUs: a short chain of stages, each [outer, n, inner] -> [outer, chunks, inner]. A stage has more than one
-// chunk only where there are too few results to fill the machine; it is then followed by one that joins the chunks.
-// Chunks depend on the shape alone, and so does the order of sums.
+// Reductions on GPUs: a short chain of stages, each [outer, n, inner] -> [outer, chunks, inner]. A stage has
+// more than one chunk only where there are too few results to fill the machine; it is then followed by one
+// that joins the chunks. Chunks depend on the shape alone, and so does the order of sums.
 #include <vector>
 
 #include "backends/cuda/columns.h"

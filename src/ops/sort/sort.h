@@ -5,7 +5,8 @@
 
 namespace lockstep {
 
-// The first k elements of the last dimension in order, and their places (int32). The order of lockstep/ops/sort.h.
+// The first k elements of the last dimension in order, and their places (int32). The order of
+// lockstep/ops/sort.h.
 extern const OpDef kSort;
 extern const OpDef kSearchsorted;
 

@@ -1,7 +1,7 @@
 // Sorting and searching on the CPU, one thread per row.
 //
-// An element and its place become one integer that is ordered as they are, so that sorting is that of integers: by
-// comparison where there are few, by digits where there are many.
+// An element and its place become one integer that is ordered as they are, so that sorting is that of
+// integers: by comparison where there are few, by digits where there are many.
 #include <algorithm>
 #include <array>
 #include <bit>
@@ -67,7 +67,8 @@ struct Item<uint64_t> {
   }
 };
 
-// Items stand in the order of their places, which sorting by digits keeps among equals. Returns the sorted half.
+// Items stand in the order of their places, which sorting by digits keeps among equals. Returns the sorted
+// half.
 template <class I>
 I* sort_by_digits(I* items, I* spare, int64_t n) {
   std::array<std::array<int64_t, 256>, I::kDigits> counts{};

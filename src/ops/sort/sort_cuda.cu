@@ -1,5 +1,5 @@
-// Sorting and searching on GPUs. Short rows are sorted in shared memory, one block per row; all others together by digits,
-// with the row's number above the element in the key.
+// Sorting and searching on GPUs. Short rows are sorted in shared memory, one block per row; all others
+// together by digits, with the row's number above the element in the key.
 #include "backends/cuda/elements.h"
 #include "backends/cuda/index.h"
 #include "backends/cuda/launch.h"

@@ -1,9 +1,10 @@
 // The update of a table of which a step reads few rows: an embedding.
 //
-// The table's gradient is zero but for the rows that were looked up. Every row is updated all the same, as Keras does it
-// (moments decay where no gradient arrives), but no gradient of the table's size is ever made: the rows that have one are
-// taken out and updated by themselves, the update passes over the whole table with a gradient of 0, and the rows are put
-// back. That spares a pass that writes zeros, one that adds to them, and one that reads them.
+// The table's gradient is zero but for the rows that were looked up. Every row is updated all the same, as
+// Keras does it (moments decay where no gradient arrives), but no gradient of the table's size is ever made:
+// the rows that have one are taken out and updated by themselves, the update passes over the whole table with
+// a gradient of 0, and the rows are put back. That spares a pass that writes zeros, one that adds to them,
+// and one that reads them.
 #pragma once
 
 #include <string_view>
@@ -14,9 +15,9 @@
 
 namespace lockstep {
 
-// Inputs are values [indices..., width...], indices, and then what `program` reads but its input number `gradient`, which
-// is what scatter_add makes of values and indices. Each is like the table, or the same for all of its rows. Results are
-// like the table, and may be written over an input.
+// Inputs are values [indices..., width...], indices, and then what `program` reads but its input number
+// `gradient`, which is what scatter_add makes of values and indices. Each is like the table, or the same for
+// all of its rows. Results are like the table, and may be written over an input.
 extern const OpDef kSparseUpdate;
 
 struct SparseUpdateAttrs {
@@ -44,8 +45,8 @@ struct SparseUpdatePlan {
   size_t sums_offset = 0;      // of the gradient's rows in the workspace
   size_t workspace_bytes = 0;  // of all rows; what a kernel needs beside them lies behind
 
-  // The update of the rows that have a gradient: shape, strides, and for each operand of the program the op's, or that of
-  // the rows in the workspace. Then that of the whole table, whose gradient is a constant.
+  // The update of the rows that have a gradient: shape, strides, and for each operand of the program the
+  // op's, or that of the rows in the workspace. Then that of the whole table, whose gradient is a constant.
   struct Pass {
     elementwise::Program program;
     Shape shape;

@@ -14,8 +14,9 @@ using cpu::Accumulator;
 using cpu::Indices;
 using cpu::threads_for;
 
-// A looked-up row, and which of the values is for it: sorted, the values of a row lie together in their order. A row's sum
-// is kept at the place of the first of them; the other places hold zeros, which are updated and thrown away.
+// A looked-up row, and which of the values is for it: sorted, the values of a row lie together in their
+// order. A row's sum is kept at the place of the first of them; the other places hold zeros, which are
+// updated and thrown away.
 struct Lookup {
   int64_t row, value;
   bool operator<(const Lookup& other) const {

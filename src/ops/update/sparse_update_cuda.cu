@@ -1,5 +1,5 @@
-// sparse_update on GPUs. A row's sum is kept at the place of the last of its values, in the order of rows; the other places
-// hold whatever is there, which is updated and thrown away.
+// sparse_update on GPUs. A row's sum is kept at the place of the last of its values, in the order of rows;
+// the other places hold whatever is there, which is updated and thrown away.
 #include "backends/cuda/elementwise_kernel.h"
 #include "ops/array/row_sums_cuda.h"
 #include "ops/update/sparse_update.h"

@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-// A table that caches hold is updated as fast with a gradient of its own size, and where many of its rows have one, there
-// is little to spare.
+// A table that caches hold is updated as fast with a gradient of its own size, and where many of its rows
+// have one, there is little to spare.
 constexpr size_t kSmallTable = 4 << 20;  // bytes
 constexpr int64_t kRowsPerLookup = 8;
 

@@ -11,7 +11,7 @@ using elementwise::Expander;
 using elementwise::Opcode;
 using elementwise::Scalar;
 
-// --- shape rules -----------------------------------------------------------------------------------------------
+// --- shape rules -------------------------------------------------------------------------------------------
 
 // `results` of the weights' spec; the last `scalars` inputs are scalars.
 SpecList infer_update(const InferContext& c, size_t scalars, size_t results) {
@@ -60,7 +60,7 @@ constexpr OpDef update(std::string_view name, int inputs, SpecList (*infer)(cons
   return update(name, inputs, inputs, infer, expand);
 }
 
-// --- formulas --------------------------------------------------------------------------------------------------
+// --- formulas ----------------------------------------------------------------------------------------------
 
 // 16-bit inputs as float32, and results back again.
 class Formula {

@@ -1,8 +1,8 @@
 // Attention: layer({query, value}) or layer({query, value, key}); where no key is given it is the value.
 //
-// Masks that the inputs carry are heeded: keys and values that are masked are not seen. CallOptions::attention_mask,
-// booleans (batch, queries, keys), and use_causal_mask narrow it further. The result carries the query's mask. In the
-// multi-head layers a query that sees no key gives zeros.
+// Masks that the inputs carry are heeded: keys and values that are masked are not seen.
+// CallOptions::attention_mask, booleans (batch, queries, keys), and use_causal_mask narrow it further. The
+// result carries the query's mask. In the multi-head layers a query that sees no key gives zeros.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct MultiHeadAttentionOptions {
   double dropout = 0;                     // of the attention weights
   bool use_bias = true;
   Axes output_shape = {};  // empty: the query's last dimension
-  Axes attention_axes =
-      {};  // dimensions, the batch being 0, that attention runs over; empty: all but the last
+  // Dimensions, the batch being 0, that attention runs over; empty: all but the last.
+  Axes attention_axes = {};
   std::optional<int64_t> sliding_window = {};  // nullopt: every key; else those nearer than this
   Initializer kernel_initializer = "glorot_uniform";
   Initializer bias_initializer = "zeros";

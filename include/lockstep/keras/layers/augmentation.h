@@ -1,6 +1,7 @@
-// Layers that change images for training beyond moving them: colours, blur, parts that are missing or of another image. What
-// image.h says of random layers holds for these. `value_range` is that of the pixels, {lowest, highest}; a `factor` is a number
-// f, which stands for {0, f}, or {lowest, highest}, between 0 and 1 where nothing else is said.
+// Layers that change images for training beyond moving them: colours, blur, parts that are missing or of
+// another image. What image.h says of random layers holds for these. `value_range` is that of the pixels,
+// {lowest, highest}; a `factor` is a number f, which stands for {0, f}, or {lowest, highest}, between 0 and 1
+// where nothing else is said.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace lockstep::keras::layers {
 
-// --- colours -----------------------------------------------------------------------------------------------------------
+// --- colours -----------------------------------------------------------------------------------------------
 
 struct ContrastOptions {
   Numbers value_range = {0.0, 255.0};
@@ -38,13 +39,14 @@ struct EqualizationOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// All values of the range become about as frequent as each other, in each channel of all images of the batch together.
+// All values of the range become about as frequent as each other, in each channel of all images of the batch
+// together.
 Layer Equalization(const EqualizationOptions& options = {},
                    std::source_location where = std::source_location::current());
 
 struct SolarizationOptions {
-  // What is added first, and from where on values are turned round: up to this part of 255. Of two numbers, {lowest, highest}, the
-  // lowest is taken as it is, as by Keras.
+  // What is added first, and from where on values are turned round: up to this part of 255. Of two numbers,
+  // {lowest, highest}, the lowest is taken as it is, as by Keras.
   Numbers addition_factor = 0.0;
   Numbers threshold_factor = 0.0;
   Numbers value_range = {0.0, 255.0};
@@ -70,8 +72,8 @@ Layer RandomPosterization(const Numbers& factor, const RandomColorOptions& optio
 // The hue goes half of the factor around the circle, to either side.
 Layer RandomHue(const Numbers& factor, const RandomColorOptions& options = {},
                 std::source_location where = std::source_location::current());
-// The saturation times f / (1 - f): at 0.5 it stays, below it fades, and from 0 on nothing is left of it; a number f stands for
-// {-f, f}.
+// The saturation times f / (1 - f): at 0.5 it stays, below it fades, and from 0 on nothing is left of it; a
+// number f stands for {-f, f}.
 Layer RandomSaturation(const Numbers& factor, const RandomColorOptions& options = {},
                        std::source_location where = std::source_location::current());
 // This part of the way to the image without colours; a number f stands for {-f, f}.
@@ -113,7 +115,7 @@ struct RandomColorJitterOptions {
 Layer RandomColorJitter(const RandomColorJitterOptions& options = {},
                         std::source_location where = std::source_location::current());
 
-// --- places ------------------------------------------------------------------------------------------------------------
+// --- places ------------------------------------------------------------------------------------------------
 
 struct RandomShearOptions {
   Interpolation interpolation = Interpolation::bilinear;
@@ -126,7 +128,8 @@ struct RandomShearOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// Rows are shifted by this part of how far down they are, columns by this part of how far to the right, to either side.
+// Rows are shifted by this part of how far down they are, columns by this part of how far to the right, to
+// either side.
 Layer RandomShear(const Numbers& x_factor = 0.0, const Numbers& y_factor = 0.0,
                   const RandomShearOptions& options = {},
                   std::source_location where = std::source_location::current());
@@ -161,12 +164,12 @@ struct RandomErasingOptions {
 Layer RandomErasing(const Numbers& factor = 1.0, const RandomErasingOptions& options = {},
                     std::source_location where = std::source_location::current());
 
-// Images become w times themselves plus 1 - w times another one of the batch (of the replica's part of it), w from the beta
-// distribution of alpha and alpha.
+// Images become w times themselves plus 1 - w times another one of the batch (of the replica's part of it), w
+// from the beta distribution of alpha and alpha.
 Layer MixUp(double alpha = 0.2, const RandomImageOptions& options = {},
             std::source_location where = std::source_location::current());
-// A rectangle of the image is that of another one of the batch (of the replica's part of it). The factor is alpha of the beta
-// distribution of how much of the image stays.
+// A rectangle of the image is that of another one of the batch (of the replica's part of it). The factor is
+// alpha of the beta distribution of how much of the image stays.
 Layer CutMix(const Numbers& factor = 1.0, const RandomImageOptions& options = {},
              std::source_location where = std::source_location::current());
 
@@ -182,8 +185,8 @@ struct RandAugmentOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// So many of eleven changes in a row, drawn anew for every batch: shear, translation, rotation, brightness, colour degeneration,
-// contrast, sharpness, solarization, posterization, automatic contrast and equalization.
+// So many of eleven changes in a row, drawn anew for every batch: shear, translation, rotation, brightness,
+// colour degeneration, contrast, sharpness, solarization, posterization, automatic contrast and equalization.
 Layer RandAugment(const RandAugmentOptions& options = {},
                   std::source_location where = std::source_location::current());
 

@@ -1,7 +1,7 @@
 // Layers that every model needs: dense, embedding, dropout, shapes.
 //
-// All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch) for
-// inputs of a wrong rank when they are built or called.
+// All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch)
+// for inputs of a wrong rank when they are built or called.
 #pragma once
 
 #include <cstdint>
@@ -74,7 +74,8 @@ struct EinsumDenseOptions {
   Shape input_shape = {};
 };
 // A product of the input and a kernel that an equation of letters names: "abc,cd->abd", "...x,xy->...y" or
-// "ab...,bc->ac...". `output_shape` leaves out the batch and what "..." stands for; -1 takes the input's size.
+// "ab...,bc->ac...". `output_shape` leaves out the batch and what "..." stands for; -1 takes the input's
+// size.
 Layer EinsumDense(const std::string& equation, const Shape& output_shape,
                   const EinsumDenseOptions& options = {},
                   std::source_location where = std::source_location::current());
@@ -91,7 +92,8 @@ struct EmbeddingOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// A row of output_dim numbers for each index in [0, input_dim). Indices that are not integers are cast to int32.
+// A row of output_dim numbers for each index in [0, input_dim). Indices that are not integers are cast to
+// int32.
 Layer Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {},
                 std::source_location where = std::source_location::current());
 
@@ -110,9 +112,9 @@ struct ReversibleEmbeddingOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// The same table in both directions: rows for int32 or int64 indices, and for floating-point vectors (..., output_dim)
-// their products with every row (..., input_dim), the logits of a language model that ties them to its embedding. (Keras'
-// argument `reverse` is the dtype of the input here.)
+// The same table in both directions: rows for int32 or int64 indices, and for floating-point vectors (...,
+// output_dim) their products with every row (..., input_dim), the logits of a language model that ties them
+// to its embedding. (Keras' argument `reverse` is the dtype of the input here.)
 Layer ReversibleEmbedding(int64_t input_dim, int64_t output_dim,
                           const ReversibleEmbeddingOptions& options = {},
                           std::source_location where = std::source_location::current());
@@ -142,16 +144,17 @@ struct LambdaOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// A function of a tensor, or of all inputs and the circumstances of the call, as a layer. It is run under traces as
-// well as outside. Code cannot be written to files: serialising it throws Error(unsupported).
+// A function of a tensor, or of all inputs and the circumstances of the call, as a layer. It is run under
+// traces as well as outside. Code cannot be written to files: serialising it throws Error(unsupported).
 Layer Lambda(std::function<Tensor(const Tensor&)> function, const LambdaOptions& options = {},
              std::source_location where = std::source_location::current());
 Layer Lambda(std::function<TensorList(const TensorList&, const CallContext&)> function,
              const LambdaOptions& options = {}, std::source_location where = std::source_location::current());
 
-// --- regularisation by noise ---------------------------------------------------------------------------------------
-// All are the identity but in training. Each example has numbers of its own, which do not depend on how the batch is
-// spread over replicas. A seed gives the layer a generator of its own; without one it draws from the default one.
+// --- regularisation by noise -------------------------------------------------------------------------------
+// All are the identity but in training. Each example has numbers of its own, which do not depend on how the
+// batch is spread over replicas. A seed gives the layer a generator of its own; without one it draws from the
+// default one.
 
 struct DropoutOptions {
   std::optional<Shape> noise_shape = {};  // 1: the dimension is dropped as a whole; -1: the input's size
@@ -212,7 +215,7 @@ struct ActivityRegularizationOptions {
 Layer ActivityRegularization(const ActivityRegularizationOptions& options = {},
                              std::source_location where = std::source_location::current());
 
-// --- shapes --------------------------------------------------------------------------------------------------------
+// --- shapes ------------------------------------------------------------------------------------------------
 
 struct FlattenOptions {
   // channels_first: channels come last in the result all the same.

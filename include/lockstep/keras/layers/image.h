@@ -1,12 +1,12 @@
-// Layers for images: (batch, height, width, channels), or one image without the batch. Integers become the compute
-// dtype, but for Resizing, which keeps them.
+// Layers for images: (batch, height, width, channels), or one image without the batch. Integers become the
+// compute dtype, but for Resizing, which keeps them.
 //
-// Random layers change images in training, and where nobody says whether it is training, as layer(images) does; each image of a
-// batch by numbers of its own, which do not depend on how the batch is spread over replicas. A seed gives the layer a generator of its own; without one it draws from the default
-// one.
+// Random layers change images in training, and where nobody says whether it is training, as layer(images)
+// does; each image of a batch by numbers of its own, which do not depend on how the batch is spread over
+// replicas. A seed gives the layer a generator of its own; without one it draws from the default one.
 //
-// All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch) for inputs
-// of a wrong rank when they are called.
+// All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch)
+// for inputs of a wrong rank when they are called.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,8 @@ struct ImageOptions {
 
 struct ResizingOptions {
   Interpolation interpolation = Interpolation::bilinear;
-  bool crop_to_aspect_ratio =
-      false;  // the middle of the image, of the new proportions, instead of a distorted image
+  // The middle of the image, of the new proportions, instead of a distorted image.
+  bool crop_to_aspect_ratio = false;
   bool pad_to_aspect_ratio = false;  // the whole image, with fill_value on two sides
   double fill_value = 0;
   bool antialias = false;  // shrinking averages over what lies between
@@ -99,7 +99,8 @@ struct RandomColorOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// Distances from each channel's mean times a number in [1 - lower, 1 + upper); the factor is both, or {lower, upper}.
+// Distances from each channel's mean times a number in [1 - lower, 1 + upper); the factor is both, or {lower,
+// upper}.
 Layer RandomContrast(const Numbers& factor, const RandomColorOptions& options = {},
                      std::source_location where = std::source_location::current());
 // Adds a part of the range of values.

@@ -1,15 +1,16 @@
 // From words and categories to numbers.
 //
-// Tensors hold no strings: texts are host data, and become numbers before the model, in the input pipeline or in one go,
-// as Keras advises for training on several devices. So these are no layers of a model but values with a table inside:
+// Tensors hold no strings: texts are host data, and become numbers before the model, in the input pipeline or
+// in one go, as Keras advises for training on several devices. So these are no layers of a model but values
+// with a table inside:
 //
 //   layers::TextVectorization vectorize({.max_tokens = 20000, .output_sequence_length = 200});
 //   vectorize.adapt(texts);
 //   Tensor x = vectorize(texts);                                              // int64 (texts, 200)
 //   dataset.map([=](const Tensor& line) { return vectorize(line); })         // one text, a byte string
 //
-// Const functions may be called from several threads. Settings, and what serialize() writes, are Keras'. IntegerLookup,
-// which takes numbers, is an ordinary layer.
+// Const functions may be called from several threads. Settings, and what serialize() writes, are Keras'.
+// IntegerLookup, which takes numbers, is an ordinary layer.
 #pragma once
 
 #include <cstdint>
@@ -62,8 +63,8 @@ class StringLookup {
   explicit StringLookup(const StringLookupOptions& options = {},
                         std::source_location where = std::source_location::current());
 
-  // Learns the vocabulary: the most frequent tokens first, equally frequent ones in reverse alphabetical order. A row is
-  // a document. Error(failed_precondition) where a vocabulary was given.
+  // Learns the vocabulary: the most frequent tokens first, equally frequent ones in reverse alphabetical
+  // order. A row is a document. Error(failed_precondition) where a vocabulary was given.
   void adapt(std::span<const std::string> tokens,
              std::source_location where = std::source_location::current());
   void adapt(const std::vector<std::vector<std::string>>& rows,
@@ -126,7 +127,8 @@ struct TextVectorizationOptions {
   std::string name = "text_vectorization";
 };
 
-// Texts as rows of tokens' numbers: 0 pads, 1 is a token that the vocabulary does not hold; or as counts of them.
+// Texts as rows of tokens' numbers: 0 pads, 1 is a token that the vocabulary does not hold; or as counts of
+// them.
 class TextVectorization {
  public:
   explicit TextVectorization(const TextVectorizationOptions& options = {},
@@ -204,7 +206,8 @@ struct HashingOptions {
   std::string name = "hashing";
 };
 
-// Strings, or whole numbers as the strings that they are written as, in bins by their hash. int64, others float32.
+// Strings, or whole numbers as the strings that they are written as, in bins by their hash. int64, others
+// float32.
 class Hashing {
  public:
   explicit Hashing(int64_t num_bins, const HashingOptions& options = {},

@@ -1,7 +1,7 @@
 // Layers of several inputs: layer({a, b, c}).
 //
-// Inputs of lower rank get dimensions of size 1 behind the batch; sizes of 1 broadcast. Where every input has a mask
-// the result has one that is true where any is.
+// Inputs of lower rank get dimensions of size 1 behind the batch; sizes of 1 broadcast. Where every input has
+// a mask the result has one that is true where any is.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Layers that normalise. 16-bit inputs are computed in float32; weights are kept and used in the policy's variable
-// dtype.
+// Layers that normalise. 16-bit inputs are computed in float32; weights are kept and used in the policy's
+// variable dtype.
 #pragma once
 
 #include <cstdint>
@@ -42,9 +42,9 @@ struct BatchNormalizationOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// In training (and while trainable) by the statistics of the batch, with the biased variance, which move the moving
-// statistics; otherwise by the moving statistics. Those are the same on every replica: the mean of the replicas',
-// weighted by their examples. A mask says which examples or steps count.
+// In training (and while trainable) by the statistics of the batch, with the biased variance, which move the
+// moving statistics; otherwise by the moving statistics. Those are the same on every replica: the mean of the
+// replicas', weighted by their examples. A mask says which examples or steps count.
 Layer BatchNormalization(const BatchNormalizationOptions& options = {},
                          std::source_location where = std::source_location::current());
 
@@ -123,8 +123,8 @@ struct SpectralNormalizationOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// In training, divides the kernel (or the embeddings) of `layer` by an estimate of its largest singular value before
-// every call.
+// In training, divides the kernel (or the embeddings) of `layer` by an estimate of its largest singular value
+// before every call.
 Layer SpectralNormalization(const Layer& layer, const SpectralNormalizationOptions& options = {},
                             std::source_location where = std::source_location::current());
 

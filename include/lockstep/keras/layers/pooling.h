@@ -8,8 +8,8 @@
 
 namespace lockstep::keras::layers {
 
-// Options are given by name: as the first member of their struct it takes no number, so that {3, 2} is a window of
-// 3 x 2, as in Keras, and never a pool_size of 3 with strides of 2.
+// Options are given by name: as the first member of their struct it takes no number, so that {3, 2} is a
+// window of 3 x 2, as in Keras, and never a pool_size of 3 with strides of 2.
 class ByName {
  public:
   ByName() {}  // NOLINT(modernize-use-equals-default): an aggregate would let numbers through
@@ -26,8 +26,8 @@ struct PoolingOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// The largest, or the mean, of each window. Its size is given once: MaxPooling2D({3, 2}, {.strides = 1}), or among the
-// options.
+// The largest, or the mean, of each window. Its size is given once: MaxPooling2D({3, 2}, {.strides = 1}), or
+// among the options.
 Layer MaxPooling1D(const PoolingOptions& options = {},
                    std::source_location where = std::source_location::current());
 Layer MaxPooling1D(const Sizes& pool_size, const PoolingOptions& options = {},
@@ -60,8 +60,8 @@ struct AdaptivePoolingOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// As many windows as `output_size` says, whatever the input's size n: window i of m reaches from floor(i n / m) to
-// ceil((i + 1) n / m).
+// As many windows as `output_size` says, whatever the input's size n: window i of m reaches from floor(i n /
+// m) to ceil((i + 1) n / m).
 Layer AdaptiveMaxPooling1D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},
                            std::source_location where = std::source_location::current());
 Layer AdaptiveMaxPooling2D(const Sizes& output_size, const AdaptivePoolingOptions& options = {},

@@ -46,8 +46,8 @@ struct CategoryEncodingOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// Numbers in [0, num_tokens) as rows of num_tokens; others count for nothing. With "count", a second input of the
-// first's shape weighs them.
+// Numbers in [0, num_tokens) as rows of num_tokens; others count for nothing. With "count", a second input of
+// the first's shape weighs them.
 Layer CategoryEncoding(int64_t num_tokens, const CategoryEncodingOptions& options = {},
                        std::source_location where = std::source_location::current());
 

@@ -1,17 +1,17 @@
 // Recurrent layers: a cell that is given one step of a sequence after another, and layers around layers.
 //
-// Inputs are (batch, time, features). The result is that of the last step, (batch, units); with return_sequences that of
-// every step, (batch, time, units), in the order in which they were made. With return_state the states after the last
-// step follow as further results (call apply()). CallOptions::initial_state gives the states before the first step, else
-// they are 0.
+// Inputs are (batch, time, features). The result is that of the last step, (batch, units); with
+// return_sequences that of every step, (batch, time, units), in the order in which they were made. With
+// return_state the states after the last step follow as further results (call apply()).
+// CallOptions::initial_state gives the states before the first step, else they are 0.
 //
-// A step that the mask leaves out keeps the state; its result is the one before it, or 0 with zero_output_for_mask.
-// go_backwards takes the last step first. stateful keeps the states from call to call (the batch size must be known when
-// the layer is built) until reset_states(). unroll writes every step into a traced function: faster for very short
-// sequences, the same numbers.
+// A step that the mask leaves out keeps the state; its result is the one before it, or 0 with
+// zero_output_for_mask. go_backwards takes the last step first. stateful keeps the states from call to call
+// (the batch size must be known when the layer is built) until reset_states(). unroll writes every step into
+// a traced function: faster for very short sequences, the same numbers.
 //
-// All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch) for
-// inputs of a wrong rank when they are built or called.
+// All throw Error(invalid_argument) for arguments out of range when they are made, and Error(shape_mismatch)
+// for inputs of a wrong rank when they are built or called.
 #pragma once
 
 #include <cstdint>
@@ -156,8 +156,9 @@ struct ConvLSTMOptions {
   DTypePolicy dtype = {};
   Shape input_shape = {};
 };
-// LSTMs over sequences of sequences, images or volumes (batch, time, ..., channels): their products are convolutions,
-// that of the state with padding "same". Results and states are (batch, ..., filters). The sizes must be known.
+// LSTMs over sequences of sequences, images or volumes (batch, time, ..., channels): their products are
+// convolutions, that of the state with padding "same". Results and states are (batch, ..., filters). The
+// sizes must be known.
 Layer ConvLSTM1D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {},
                  std::source_location where = std::source_location::current());
 Layer ConvLSTM2D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {},
@@ -165,7 +166,7 @@ Layer ConvLSTM2D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOption
 Layer ConvLSTM3D(int64_t filters, const Sizes& kernel_size, const ConvLSTMOptions& options = {},
                  std::source_location where = std::source_location::current());
 
-// --- cells -----------------------------------------------------------------------------------------------------------
+// --- cells -------------------------------------------------------------------------------------------------
 // One step: apply({x}, {.initial_state = states}) of x (batch, features) gives the result and the new states.
 
 struct SimpleRNNCellOptions {
@@ -269,7 +270,7 @@ Layer RNN(const std::vector<Layer>& cells, const RNNOptions& options = {},
 // States of stateful layers, in `layer` and inside of it, become 0.
 void reset_states(const Layer& layer, std::source_location where = std::source_location::current());
 
-// --- layers around layers --------------------------------------------------------------------------------------------
+// --- layers around layers ----------------------------------------------------------------------------------
 
 // `merge_mode` says how the two directions come together; nullopt: they are two results.
 struct BidirectionalOptions {

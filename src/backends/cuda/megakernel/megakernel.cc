@@ -137,8 +137,8 @@ class Megakernel final : public execute::WholeStepKernel {
   unsigned blocks_, threads_, shared_bytes_;
 };
 
-// Whether it changes what it multiplies by: such a program comes again and again, and is worth the second or two that
-// the compiler takes.
+// Whether it changes what it multiplies by: such a program comes again and again, and is worth the second or
+// two that the compiler takes.
 bool trains(const megakernel::Program& program) {
   for (const megakernel::Op& product : program.ops) {
     if (product.kind != megakernel::Kind::product) continue;

@@ -1,5 +1,5 @@
-// What an op means to a megakernel: which kind of work it is, and the CUDA C of what is its own. A rule stands beside its
-// op (src/ops/<family>/x_megakernel_cuda.cc); elementwise ops need none.
+// What an op means to a megakernel: which kind of work it is, and the CUDA C of what is its own. A rule
+// stands beside its op (src/ops/<family>/x_megakernel_cuda.cc); elementwise ops need none.
 #pragma once
 
 #include <functional>
@@ -24,7 +24,8 @@ class OpCode {
   virtual std::string out(size_t k, const std::string& number, const std::string& value) const = 0;
   // An element of input k, which is read as a whole (OpRule::whole), by its number.
   virtual std::string whole(size_t k, const std::string& number) const = 0;
-  // A pointer to a line, as long as the last dimension, of input k, which is dense. `first`: the number of its first element.
+  // A pointer to a line, as long as the last dimension, of input k, which is dense. `first`: the number of
+  // its first element.
   virtual std::string line(size_t k, const std::string& first) const = 0;
   // How many of something the rows at hand have, of `all` in all rows.
   virtual std::string count(int64_t all) const = 0;
@@ -38,11 +39,11 @@ class OpCode {
   }
   const std::string& text() const { return text_; }
 
-  // --- of ops of the kind `lines` ------------------------------------------------------------------------------------
+  // --- of ops of the kind `lines` --------------------------------------------------------------------------
   //
-  // A few threads, the lanes, share a line of `length` elements. The code stands where `line` is the line's number among
-  // those of the rows at hand, `live` whether there is one, `lane` the thread's number among those of the line, and at(c)
-  // the line's element c, or 0 where there is no line. All lanes run all of it.
+  // A few threads, the lanes, share a line of `length` elements. The code stands where `line` is the line's
+  // number among those of the rows at hand, `live` whether there is one, `lane` the thread's number among
+  // those of the line, and at(c) the line's element c, or 0 where there is no line. All lanes run all of it.
 
   int64_t length() const { return op_.length; }
   int lanes() const;
@@ -54,11 +55,12 @@ class OpCode {
   std::string text_;
 };
 
-// Rules of the kind `example` write code for one example: numbers of elements are those in it. Every thread of the block runs
-// it; `scratch` points to floats in shared memory.
+// Rules of the kind `example` write code for one example: numbers of elements are those in it. Every thread
+// of the block runs it; `scratch` points to floats in shared memory.
 struct OpRule {
   Kind kind = Kind::lines;
-  // Reads off the call and its operands what this kind of work needs to know. False: nothing that is known here.
+  // Reads off the call and its operands what this kind of work needs to know. False: nothing that is known
+  // here.
   bool (*read)(Op& op) = nullptr;
   const char* fold = nullptr;             // fold: the function, a type of the prelude
   void (*write)(OpCode& code) = nullptr;  // lines, elements
@@ -82,7 +84,7 @@ std::string activated(Epilogue epilogue, const std::string& x);
 // A number in the code, to its last bit.
 std::string literal(double value);
 
-// --- for rules that read operands ----------------------------------------------------------------------------------------
+// --- for rules that read operands --------------------------------------------------------------------------
 
 inline bool is_float(const Access& access) { return access.dtype == DType::float32; }
 // All of a buffer, element by element.

@@ -2,8 +2,8 @@
 
 namespace lockstep::cuda::megakernel {
 
-// Memory that other blocks have written is read past the first-level cache. Sums have an order that depends on the shape
-// alone.
+// Memory that other blocks have written is read past the first-level cache. Sums have an order that depends
+// on the shape alone.
 const char* const kPrelude = R"(
 constexpr unsigned kAll = 0xffffffffu;
 

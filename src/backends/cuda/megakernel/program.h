@@ -18,8 +18,8 @@ struct External {
   int parameter = -1;  // of the function, where it is one
 };
 
-// What one op writes, or memory from outside. Values of the plan's arenas have a buffer each, although they may take
-// turns in the arena: the order of the plan is given up.
+// What one op writes, or memory from outside. Values of the plan's arenas have a buffer each, although they
+// may take turns in the arena: the order of the plan is given up.
 struct Buffer {
   int external = -1;  // -1: memory of the kernel's own
   int64_t bytes = 0;
@@ -54,8 +54,8 @@ struct Op {
   std::vector<Access> inputs;
   std::vector<Access> outputs;  // contiguous
 
-  elementwise::Program
-      program;  // elementwise: inputs have the strides that broadcast them to the results' shape
+  // Elementwise: inputs have the strides that broadcast them to the results' shape.
+  elementwise::Program program;
   int64_t m = 0, n = 0, k = 0;  // product: inputs are [m, k] and [k, n], whatever was transposed
   int64_t parts = 1;  // split-K: its results are sums of parts of the inner dimension, one behind the other
   int part_columns = 0;  // of a tile of such a product
@@ -72,7 +72,8 @@ struct Program {
   int64_t examples = 0;  // of the batch, where ops work on each by itself; 0: none does
 };
 
-// Nothing where the op of a call says nothing to megakernels (op_rule.h), or has a dtype or a layout that they do not know.
+// Nothing where the op of a call says nothing to megakernels (op_rule.h), or has a dtype or a layout that
+// they do not know.
 std::optional<Program> read_calls(std::span<const compile::KernelCall> calls);
 
 }  // namespace lockstep::cuda::megakernel

@@ -237,7 +237,7 @@ class Grouping {
     return w >= 0 && group_of(w) == g;
   }
 
-  // --- what an op may be grouped with -------------------------------------------------------------------------------
+  // --- what an op may be grouped with ----------------------------------------------------------------------
 
   bool joins(int g, int i, const std::vector<Before>& all) {
     const Op& o = op(i);
@@ -360,7 +360,7 @@ class Grouping {
     return is_small(o) ? std::optional(Form::serial) : std::nullopt;
   }
 
-  // --- tasks -------------------------------------------------------------------------------------------------------
+  // --- tasks -----------------------------------------------------------------------------------------------
 
   static double flops(const Op& o) { return static_cast<double>(o.m * o.n) * static_cast<double>(o.k); }
 

@@ -21,8 +21,8 @@ enum class Form : uint8_t {
   serial,    // small things, one after the other, by one block
 };
 
-// A tile of a product. Its inner dimension is shared out over the threads (dot), or over the warps of a block, each
-// with 8 x 4 threads (else).
+// A tile of a product. Its inner dimension is shared out over the threads (dot), or over the warps of a
+// block, each with 8 x 4 threads (else).
 struct Tile {
   bool dot = false;
   int rows = 0, columns = 0;
@@ -45,8 +45,8 @@ struct Group {
 struct Schedule {
   std::vector<Group> groups;
   int levels = 0;
-  int threads =
-      512;  // of a block: many of them where waiting counts, fewer with more registers where products do
+  // Of a block: many of them where waiting counts, fewer with more registers where products do.
+  int threads = 512;
   std::vector<int> group_of;              // by op
   std::vector<int> writer;                // by buffer: the op that writes it, -1: none
   std::vector<std::vector<int>> readers;  // by buffer, all of them

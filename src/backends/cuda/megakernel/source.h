@@ -12,11 +12,11 @@ namespace lockstep::cuda::megakernel {
 
 inline constexpr const char* kEntryPoint = "megakernel";
 
-// The kernel's one argument is a struct of 64-bit words: a pointer for each external buffer, one for each op that defers
-// errors, the memory of the kernel's own, its two counters (128 bytes apart, 0 before the first launch), how often to
-// run the program, and, where every run takes the next rows of arrays: the order of the rows (null: as they lie), the
-// first of them, memory for the rows of two runs (null: the program runs on the parameters as they are), and the array
-// of each parameter.
+// The kernel's one argument is a struct of 64-bit words: a pointer for each external buffer, one for each op
+// that defers errors, the memory of the kernel's own, its two counters (128 bytes apart, 0 before the first
+// launch), how often to run the program, and, where every run takes the next rows of arrays: the order of the
+// rows (null: as they lie), the first of them, memory for the rows of two runs (null: the program runs on the
+// parameters as they are), and the array of each parameter.
 struct Source {
   std::string text;
   int64_t scratch_bytes = 0;

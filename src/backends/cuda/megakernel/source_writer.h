@@ -1,5 +1,5 @@
-// Writes the CUDA C of a schedule (source.h): levels and products of tiles in source.cc, rows in source_rows.cc, examples in
-// source_examples.cc.
+// Writes the CUDA C of a schedule (source.h): levels and products of tiles in source.cc, rows in
+// source_rows.cc, examples in source_examples.cc.
 #pragma once
 
 #include <algorithm>
@@ -43,15 +43,16 @@ class Writer {
     body_ += detail::concat(parts..., "\n");
   }
 
-  // --- memory ------------------------------------------------------------------------------------------------------
+  // --- memory ----------------------------------------------------------------------------------------------
 
-  // The buffer as a pointer to its elements. Memory of the kernel's own is given out to what does not stay in shared memory.
+  // The buffer as a pointer to its elements. Memory of the kernel's own is given out to what does not stay in
+  // shared memory.
   std::string global(int buffer, DType dtype) const;
 
   // The place of `what` in the list, at the end of which it is put where it is new.
   static size_t slot_of(std::vector<std::string>& list, const std::string& what);
 
-  // --- rows that every run takes from arrays -----------------------------------------------------------------------
+  // --- rows that every run takes from arrays ---------------------------------------------------------------
 
   bool is_input(int external) const;
 
@@ -69,7 +70,7 @@ class Writer {
 
   std::string load_global(const Access& access, const std::string& flat) const;
 
-  // --- levels and tasks --------------------------------------------------------------------------------------------
+  // --- levels and tasks ------------------------------------------------------------------------------------
 
   std::string write_level(int level);
 
@@ -89,14 +90,14 @@ class Writer {
   // Whether a member of the group that comes after `op` reads it.
   bool read_here(int buffer, int op) const;
 
-  // Whether what the group reads there was not written by the level before it (of the first: by the last of the step
-  // before), for which the group waits.
+  // Whether what the group reads there was not written by the level before it (of the first: by the last of
+  // the step before), for which the group waits.
   bool is_early(const Access& access) const;
 
-  // --- elements: ops that follow one another on the same element -----------------------------------------------------
+  // --- elements: ops that follow one another on the same element -------------------------------------------
 
-  // A struct with what these ops read beside `value`, which the group's first op gives (-1: none does), and what they do
-  // with it. `index`: the parameters of load() and finish(), `flat`: an element's number.
+  // A struct with what these ops read beside `value`, which the group's first op gives (-1: none does), and
+  // what they do with it. `index`: the parameters of load() and finish(), `flat`: an element's number.
   void write_epilogue(const Group& group, const std::string& index, const std::string& flat);
 
   std::string store(int i, size_t output, const std::string& value, const std::string& flat) const;
@@ -109,7 +110,7 @@ class Writer {
 
   void needs_shared(int64_t bytes) { source_.shared_bytes = std::max(source_.shared_bytes, bytes); }
 
-  // --- rows, and small things one after the other --------------------------------------------------------------------
+  // --- rows, and small things one after the other ----------------------------------------------------------
 
   // Where a value lies in shared memory while a task works on its rows.
   struct Held {
@@ -132,7 +133,7 @@ class Writer {
 
   void write_rows(const Group& group);
 
-  // --- examples --------------------------------------------------------------------------------------------------------
+  // --- examples --------------------------------------------------------------------------------------------
 
   // Which bytes of shared memory the values of an example have while they are needed.
   class Places {
@@ -150,25 +151,27 @@ class Writer {
     int64_t most_ = 0;
   };
 
-  // Where a buffer that holds examples is read by the group's ops: the last of them, by number in the group; -1: nowhere.
+  // Where a buffer that holds examples is read by the group's ops: the last of them, by number in the group;
+  // -1: nowhere.
   int last_reader(const Group& group, int buffer) const;
 
-  // Gives the value a place in shared memory, if there is room. Lines of whole banks are moved apart, where nobody reads it as
-  // other lines.
+  // Gives the value a place in shared memory, if there is room. Lines of whole banks are moved apart, where
+  // nobody reads it as other lines.
   bool hold_example(const Group& group, const Access& value, int64_t elements, int first, int last,
                     Places& places);
 
-  // What others have made of the example and this group reads more than in passing comes to shared memory at once.
+  // What others have made of the example and this group reads more than in passing comes to shared memory at
+  // once.
   void fetch_examples(const Group& group, Places& places);
 
   void write_examples(const Group& group);
 
-  // An op of an example is a function of the places of its operands: ops that are alike share it, and there is far less to
-  // compile.
+  // An op of an example is a function of the places of its operands: ops that are alike share it, and there
+  // is far less to compile.
   void write_example_op(int i, int64_t examples, int64_t scratch_at);
 
-  // Where the matrix of a product that works on examples comes from: shared memory, if there is room for it while the products
-  // before are made, so that nobody waits for it.
+  // Where the matrix of a product that works on examples comes from: shared memory, if there is room for it
+  // while the products before are made, so that nobody waits for it.
   struct Fetch {
     int at = 0;                    // the op's number in the group
     int64_t begin = -1, end = -1;  // bytes; -1: it stays where it is
@@ -176,7 +179,8 @@ class Writer {
   };
   static constexpr size_t kFetchedAhead = 2;
 
-  // How the lines of a matrix lie: whether they go along the inner dimension, how many there are, how long and how far apart.
+  // How the lines of a matrix lie: whether they go along the inner dimension, how many there are, how long
+  // and how far apart.
   struct Lines {
     bool by_k;
     int64_t count, width, stride;
@@ -192,7 +196,7 @@ class Writer {
 
   void write_example_product(int i, int64_t examples);
 
-  // --- what rows read, and what ops do with rows ---------------------------------------------------------------------
+  // --- what rows read, and what ops do with rows -----------------------------------------------------------
 
   void hold_rows(const Access& input, int64_t rows, int64_t unit);
 
@@ -214,7 +218,8 @@ class Writer {
   // An element, given its number among those of the rows at hand (of all, in a serial group).
   std::string element(const Access& access, const std::string& flat, int64_t rows) const;
 
-  // A pointer to a line of a dense value: lines in shared memory that were moved apart are several of its own.
+  // A pointer to a line of a dense value: lines in shared memory that were moved apart are several of its
+  // own.
   std::string line(const Access& access, const std::string& first, int64_t rows) const;
 
   std::string put(int i, size_t output, const std::string& flat, const std::string& value,
