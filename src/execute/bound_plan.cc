@@ -42,8 +42,8 @@ BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> ker
       work_(memories.size()),
       devices_(plan.devices),
       part_(part),
-      checked_(plan.checks_numerics),
-      capturable_(!plan.checks_numerics && memories[0]->device &&
+      checked_(plan.settings.checks_numerics),
+      capturable_(!plan.settings.checks_numerics && memories[0]->device &&
                   backend_of(*memories[0]->device).captures()),
       home_(memories[0]->device),
       place_(place) {
@@ -78,6 +78,12 @@ void BoundPlan::add(std::span<const KernelCall> calls, const Kernel* kernel) {
     work_[static_cast<size_t>(first.place.device)] +=
         {.kernels = 1, .flops = cost.flops, .half_flops = half_flops};
   if (!first.copies && !kernel) return;  // on a device that computes nothing
+  // A set of kernels that was prepared after the one that the arena was laid out for.
+  require(
+      !kernel || kernel->workspace_bytes() <= first.workspace_bytes, ErrorCode::failed_precondition,
+      first.where, first.op->name,
+      ": a setting of the process that kernels go by, such as config::enable_op_determinism(), was changed "
+      "while this function was compiled: call it before");
   if (kernel) capturable_ = capturable_ && !kernel->reads_values();
   if (!devices_.empty()) {
     if (segments_.empty() || segments_.back().device != first.place.device ||

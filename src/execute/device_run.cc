@@ -246,7 +246,7 @@ void DeviceRun::wait_for_turn() {
 void DeviceRun::run() {
   // Kernels that are checked say what that takes.
   std::optional<observe::BindReplica> bind;
-  if (auto* clock = observer_.device(number_); clock && step_plans_.first().checks_numerics)
+  if (auto* clock = observer_.device(number_); clock && step_plans_.first().settings.checks_numerics)
     bind.emplace(*clock);
   for (DevicePlan& made : plans_) made.bound->bind(made.memory);
   for (Replica& replica : replicas_) replica.bound->bind(replica.memory);

@@ -19,7 +19,8 @@ namespace lockstep {
 // device where that is a CPU, else on the first CPU, and its bytes are in no device's account.
 //
 // The library never writes there. Whoever owns the memory may, and it is then undefined which of the old and
-// new elements are read by what is under way; what was computed before does not change.
+// new elements are read by what is under way; what was computed before does not change. A compiled function
+// that captures the tensor has a copy of its elements as they are when it is compiled.
 Tensor from_blob(const void* data, const TensorSpec& spec, std::shared_ptr<const void> owner = nullptr,
                  std::source_location where = std::source_location::current());
 

@@ -35,12 +35,8 @@ constinit const OpDef kFused{
     },
     .cost = [](const InferContext& c, std::span<const TensorSpec> outputs) -> Cost {
       Cost cost = cost_elementwise(c, outputs);
-      const auto& program = c.attrs<FusedAttrs>().program;
-      const auto arithmetic =
-          std::count_if(program.instructions.begin(), program.instructions.end(), [](const auto& i) {
-            return i.op != elementwise::Opcode::input && i.op != elementwise::Opcode::constant;
-          });
-      cost.flops = outputs.empty() ? 0 : outputs[0].shape.size() * arithmetic;
+      const int64_t elements = outputs.empty() ? 0 : outputs[0].shape.size();
+      cost.flops = elements * elementwise::arithmetic(c.attrs<FusedAttrs>().program);
       return cost;
     },
     .expand = [](elementwise::Expander& e) { e.inline_program(e.attrs<FusedAttrs>().program); }};

@@ -14,8 +14,6 @@
 #include "compile/planning/launch_groups.h"
 #include "compile/planning/lowering.h"
 #include "compile/planning/schedule.h"
-#include "graph/numerics.h"
-#include "lockstep/device/config.h"
 
 namespace lockstep::compile {
 
@@ -56,14 +54,10 @@ Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& spli
 }
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
-  require(!options.reproducible || config::op_determinism_enabled(), ErrorCode::failed_precondition,
-          graph.nodes.empty() ? std::source_location::current() : graph.nodes.back().where,
-          "reproducible results need kernels that add up in one order, but "
-          "config::enable_op_determinism(false) was "
-          "called: leave out one of the two");
   const bool replicated = !options.split_parameters.empty();
+  const PlanSettings settings;
   // With numerics checks on, ops stay unfused, so that an error can name the op.
-  const bool checked = numerics_checked();
+  const bool checked = settings.checks_numerics;
   const auto pass = [&](std::string_view name, Graph result) {
     graph = std::move(result);
     verify_after(name, graph, options.kind);
@@ -88,7 +82,7 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
     if (!groups.empty()) order = schedule(graph, placement, edges, groups);
   }
   Plan plan = lower(graph, placement, options, groups, order);
-  plan.checks_numerics = checked;
+  plan.settings = settings;
   return plan;
 }
 

@@ -7,8 +7,10 @@
 #include <vector>
 
 #include "compile/planning/placement.h"
+#include "device/configuration.h"
 #include "graph/graph.h"
 #include "graph/kernel.h"
+#include "graph/numerics.h"
 
 namespace lockstep::compile {
 
@@ -85,6 +87,14 @@ struct ArenaSize {
   size_t unplanned = 0;  // all buffers, each with memory of its own
 };
 
+// What a plan goes by beside its options, as the process has it set when the plan is made. Whoever keeps
+// plans for calls to come compares it.
+struct PlanSettings {
+  bool checks_numerics = numerics_checked();  // every launch's results are to be looked at
+  KernelSettings kernels;
+  bool operator==(const PlanSettings&) const = default;
+};
+
 struct Plan {
   // The devices of a program that is split over several; empty: it runs as a whole on whatever device it is
   // bound to.
@@ -101,7 +111,7 @@ struct Plan {
   std::vector<std::pair<TensorSpec, double>> constants;  // memory full of one value
   std::vector<PlannedOutput> outputs;
 
-  bool checks_numerics = false;  // every launch's results are to be looked at (graph/numerics.h)
+  PlanSettings settings;
 
   std::vector<ArenaSize> device_arenas = {{}};  // one; of a program that is split: one for each device
   ArenaSize replica_arena;
