@@ -41,17 +41,6 @@ constinit const OpDef kFused{
     },
     .expand = [](elementwise::Expander& e) { e.inline_program(e.attrs<FusedAttrs>().program); }};
 
-KernelCall fused_call(elementwise::Program program, std::vector<OperandLayout> inputs,
-                      std::vector<OperandLayout> outputs, std::source_location where) {
-  KernelCall call;
-  call.op = &kFused;
-  call.attrs = Attrs(FusedAttrs{.program = std::move(program), .shape = {}, .ops = {}});
-  call.input_layouts = std::move(inputs);
-  call.output_layouts = std::move(outputs);
-  call.where = where;
-  return call;
-}
-
 std::string name_with_parts(const OpDef& op, const Attrs& attrs) {
   constexpr size_t kMost = 6;
   std::string text(op.name);
