@@ -31,7 +31,7 @@ RunAheadOptions ahead_options(const DeviceRunOptions& options, bool short_runs) 
 
 }  // namespace
 
-// The kernels of programs that may run at the same time: those of one lane follow each other.
+// The kernels of plans that may run at the same time: those of one lane follow each other.
 class DeviceRun::Lanes {
  public:
   Lanes(const StepPlans& plans, PlanOptions options)

@@ -79,9 +79,9 @@ void StepFunctions::run(StepKind kind, const Batch& batch, bool eagerly, Tensor&
     loss = (*body_)(kind, batch)[0];
     return;
   }
-  StepFunction& step = function_for(kind, batch, where);
-  const HeldInputs held(step.inputs, batch);
-  step.core->call(step.inputs, std::span(&loss, 1), where, batch.worker_rows);
+  StepFunction& function = function_for(kind, batch, where);
+  const HeldInputs held(function.inputs, batch);
+  function.core->call(function.inputs, std::span(&loss, 1), where, batch.worker_rows);
 }
 
 bool StepFunctions::run(StepKind kind, const BatchReader::Runs& runs, Tensor& loss,
@@ -91,9 +91,9 @@ bool StepFunctions::run(StepKind kind, const BatchReader::Runs& runs, Tensor& lo
 
 TensorList StepFunctions::predict(const Batch& batch, bool eagerly, std::source_location where) {
   if (eagerly) return (*body_)(StepKind::predict, batch);
-  StepFunction& step = function_for(StepKind::predict, batch, where);
-  const HeldInputs held(step.inputs, batch);
-  return step.core->call(step.inputs, where, batch.worker_rows);
+  StepFunction& function = function_for(StepKind::predict, batch, where);
+  const HeldInputs held(function.inputs, batch);
+  return function.core->call(function.inputs, where, batch.worker_rows);
 }
 
 ProgramStatistics StepFunctions::statistics(StepKind kind, const Batch& batch,
