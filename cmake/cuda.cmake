@@ -75,8 +75,19 @@ target_link_libraries(lockstep_hopper PRIVATE lockstep lockstep_parts)
 target_compile_options(lockstep_hopper PRIVATE --expt-relaxed-constexpr)
 set_target_properties(lockstep_hopper PROPERTIES CUDA_ARCHITECTURES "${hopper_architectures}")
 
+# What writes code while the program runs, and has it compiled: the same objects in the plugin and in that of the tests, which
+# needs no GPU (cmake/tests.cmake).
+set(code_sources ${cuda_sources})
+list(FILTER code_sources INCLUDE REGEX
+     "/megakernel/|_megakernel_cuda\\.cc$|/(window_code_cuda|elementwise_(cuda|group|kernel|source)|(runtime|kept)_code|deferred_errors)\\.cc$")
+list(REMOVE_ITEM cuda_sources ${code_sources})
+add_library(lockstep_cuda_code OBJECT ${code_sources})
+lockstep_compiler_options(lockstep_cuda_code)
+target_include_directories(lockstep_cuda_code PRIVATE src ${CUDAToolkit_INCLUDE_DIRS})
+target_link_libraries(lockstep_cuda_code PRIVATE lockstep lockstep_parts)
+
 lockstep_add_plugin(lockstep_cuda cuda ${cuda_sources})
-target_sources(lockstep_cuda PRIVATE $<TARGET_OBJECTS:lockstep_hopper>)
+target_sources(lockstep_cuda PRIVATE $<TARGET_OBJECTS:lockstep_hopper> $<TARGET_OBJECTS:lockstep_cuda_code>)
 target_link_libraries(lockstep_cuda PRIVATE CUDA::cudart CUDA::cublasLt CUDA::nvrtc ${CUDNN_LIBRARY})
 # Philox and other constexpr functions are device code too.
 target_compile_options(lockstep_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>)

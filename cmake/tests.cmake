@@ -157,6 +157,27 @@ if(gpu_test_sources AND model_sources)
   target_link_libraries(gpu_tests PRIVATE lockstep_models)
 endif()
 
+# What the library writes for GPUs while it runs is written and compiled without one: a plugin takes the place of the GPU.
+# Where the CUDA toolkit is missing, and with it the compiler, they skip themselves.
+file(GLOB gpu_sources_test_sources CONFIGURE_DEPENDS tests/gpu_sources/*.cc)
+if(gpu_sources_test_sources AND model_sources)
+  lockstep_add_tests(gpu_sources ${gpu_sources_test_sources})
+  target_include_directories(gpu_sources_tests PRIVATE tests)
+  target_link_libraries(gpu_sources_tests PRIVATE lockstep_models)
+  set(gpu_sources_folder)
+  if(LOCKSTEP_WITH_CUDA)
+    file(GLOB gpu_sources_plugin CONFIGURE_DEPENDS tests/gpu_sources/plugin/*.cc)
+    lockstep_add_plugin(test_gpu_sources cuda ${gpu_sources_plugin})
+    target_sources(test_gpu_sources PRIVATE $<TARGET_OBJECTS:lockstep_cuda_code>)
+    target_include_directories(test_gpu_sources PRIVATE tests ${CUDAToolkit_INCLUDE_DIRS})
+    target_link_libraries(test_gpu_sources PRIVATE CUDA::nvrtc)
+    set(gpu_sources_folder ${PROJECT_BINARY_DIR}/test_plugins/gpu_sources)
+    set_target_properties(test_gpu_sources PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${gpu_sources_folder})
+    add_dependencies(gpu_sources_tests test_gpu_sources)
+  endif()
+  target_compile_definitions(gpu_sources_tests PRIVATE LOCKSTEP_SOURCES_PLUGIN="${gpu_sources_folder}")
+endif()
+
 # Runs of several processes, joined by the engines that were built; without one they skip themselves.
 file(GLOB workers_test_sources CONFIGURE_DEPENDS tests/workers/*.cc)
 if(workers_test_sources)

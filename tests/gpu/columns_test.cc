@@ -1,5 +1,5 @@
 // Sums over the rows of matrices of all widths and heights, which GPUs make chunk by chunk, against the CPU's
-// in float64.
+// in float64, and sums by row.
 #include "gpu/gpu.h"
 #include "gpu/numbers.h"
 #include "lockstep/autodiff/gradient_tape.h"
@@ -77,6 +77,19 @@ TEST_F(GpuColumns, GradientsOfLayerNormalisationsWeights) {
                     numbers({rows, columns}, 4) + 0.5},
                    gradients);
     }
+}
+
+// A column more than a grid has blocks of 32 for; 40 values of a row are more than one chunk.
+TEST_F(GpuColumns, SumsOfRowsThatAreWiderThanAGrid) {
+  const DeviceScope scope(gpu());
+  constexpr int64_t kWidth = 65535 * 32 + 1;
+  const Tensor one = Tensor::full(DType::float32, {40, kWidth}, 1.0);
+  const Tensor sums = scatter_add(one, Tensor::full(DType::int32, {40}, 1.0), 3);
+  for (const int64_t row : {0, 1, 2}) {
+    const Tensor of_row = slice(sums, {row, 0}, {1, kWidth});
+    EXPECT_EQ(reduce_min(of_row).item<float>(), row == 1 ? 40 : 0) << "row " << row;
+    EXPECT_EQ(reduce_max(of_row).item<float>(), row == 1 ? 40 : 0) << "row " << row;
+  }
 }
 
 }  // namespace

@@ -2,26 +2,14 @@
 // same networks launched step by step.
 #include <cmath>
 #include <cstdlib>
-#include <functional>
 #include <limits>
 
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
-#include "lockstep/keras/applications.h"
-#include "lockstep/keras/layers.h"
-#include "lockstep/keras/losses.h"
-#include "lockstep/keras/model.h"
-#include "lockstep/keras/optimizers.h"
-#include "lockstep/ops/random.h"
-#include "models/models.h"
+#include "gpu/small_nets.h"
 
 namespace lockstep::testing {
 namespace {
-
-namespace applications = keras::applications;
-namespace layers = keras::layers;
-using keras::KerasTensor;
-using keras::KerasTensorList;
 
 class Examples : public Gpu {
  protected:
@@ -29,68 +17,17 @@ class Examples : public Gpu {
   static void join(bool on) { setenv("LOCKSTEP_WHOLE_STEP_FUSION", on ? "1" : "0", 1); }
 };
 
-struct Case {
-  const char* name;
-  std::function<keras::Model()> make;
-  Shape input;  // of an example
-  int64_t batch = 32;
-};
-
-// Windows that overlap, have holes, reach beyond the image, and leave some of it out.
-keras::Model odd_windows() {
-  const KerasTensor input = keras::Input({13, 11, 3});
-  KerasTensor x = layers::Conv2D(5, 3, {.strides = 2, .padding = "same", .activation = "tanh"})(input);
-  x = layers::MaxPooling2D({.pool_size = 3, .strides = 2, .padding = "same"})(x);
-  x = layers::Conv2D(9, 2, {.padding = "same", .dilation_rate = 2, .use_bias = false})(x);
-  x = layers::LayerNormalization()(x);
-  x = layers::Conv2D(4, 1, {.activation = "relu"})(x);
-  return {input, layers::Dense(10)(layers::Flatten()(x))};
-}
-
-// Tokens that see those before them.
-keras::Model causal() {
-  const KerasTensor input = keras::Input({19, 24});
-  KerasTensor x = layers::LayerNormalization()(input);
-  x = layers::Add()(
-      KerasTensorList{x, layers::MultiHeadAttention(3, 8)(KerasTensorList{x, x}, {.use_causal_mask = true})});
-  x = layers::Dense(40, {.activation = "gelu"})(layers::LayerNormalization()(x));
-  return {input, layers::Dense(10)(layers::GlobalAveragePooling1D()(x))};
-}
-
-std::vector<Case> cases() {
-  const Shape digit{28, 28, 1};
-  return {
-      {"lenet", [] { return applications::lenet(); }, digit, 128},
-      {"lenet of few", [] { return applications::lenet(); }, digit, 5},
-      {"lenet of many", [] { return applications::lenet(); }, digit, 200},
-      {"vit_tiny", [] { return applications::vit_tiny(); }, digit, 128},
-      {"vit_tiny of some", [] { return applications::vit_tiny(); }, digit, 33},
-      {"vit of small patches",
-       [] {
-         return applications::vit_tiny({.patch_size = 4, .dim = 40, .depth = 1, .heads = 2, .mlp_dim = 72});
-       },
-       digit},
-      {"odd windows", odd_windows, {13, 11, 3}, 21},
-      {"causal", causal, {19, 24}, 17},
-  };
-}
-
-Outcome train(Device& device, const Case& c, int steps, float first_pixel = 0.5F) {
+Outcome train(Device& device, const ExampleNet& c, int steps, float first_pixel = 0.5F) {
   const DeviceScope scope(device);
-  set_random_seed(3);
-  const keras::Model model = c.make();
-  // Not Adam: it divides rounding by rounding where a gradient is 0.
-  model.compile({.optimizer = keras::optimizers::SGD({.learning_rate = 0.5}),
-                 .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
-                 .metrics = {"accuracy"}});
+  const keras::Model model = made(c);
   Outcome outcome;
   for (int i = 0; i < steps; ++i) {
-    Dims dims{c.batch};
-    for (const int64_t size : c.input) dims.push_back(size);
-    std::vector<float> x = models::random_inputs(Shape(dims), static_cast<uint64_t>(i)).to_vector<float>();
+    std::vector<float> x = models::random_inputs(batch_shape(c), static_cast<uint64_t>(i)).to_vector<float>();
     x[0] = first_pixel;
-    const keras::Logs logs = model.train_on_batch(keras::Batch{
-        {Tensor::from(x, Shape(dims))}, {models::random_labels(c.batch, 10, static_cast<uint64_t>(i))}, {}});
+    const keras::Logs logs =
+        model.train_on_batch(keras::Batch{{Tensor::from(x, batch_shape(c))},
+                                          {models::random_labels(c.batch, 10, static_cast<uint64_t>(i))},
+                                          {}});
     outcome.losses.push_back(logs.find("loss").value());
   }
   for (const Variable& variable : model.weights())
@@ -99,7 +36,7 @@ Outcome train(Device& device, const Case& c, int steps, float first_pixel = 0.5F
 }
 
 TEST_F(Examples, EqualStepsOneByOne) {
-  for (const Case& c : cases()) {
+  for (const ExampleNet& c : example_nets()) {
     SCOPED_TRACE(c.name);
     join(false);
     const Outcome apart = train(gpu(), c, 3);
@@ -125,7 +62,7 @@ TEST_F(Examples, EqualStepsOneByOne) {
 
 TEST_F(Examples, NaNAndInfinityGoWhereTheyGoOneByOne) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  for (const Case& c : cases()) {
+  for (const ExampleNet& c : example_nets()) {
     if (c.batch > 40) continue;
     for (const float pixel : {std::numeric_limits<float>::quiet_NaN(), kInf, -kInf}) {
       SCOPED_TRACE(c.name + std::string(" of ") + std::to_string(pixel));
@@ -148,7 +85,7 @@ TEST_F(Examples, SeveralStepsPerLaunchAreTheSameSteps) {
   const DeviceScope scope(gpu());
   const auto fitted = [&](int steps_per_execution) {
     set_random_seed(3);
-    const keras::Model model = applications::lenet();
+    const keras::Model model = keras::applications::lenet();
     model.compile({.optimizer = "adam",
                    .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
                    .steps_per_execution = steps_per_execution});

@@ -5,14 +5,9 @@
 
 #include "gpu/gpu.h"
 #include "gpu/outcome.h"
+#include "gpu/small_nets.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/keras/callbacks.h"
-#include "lockstep/keras/layers.h"
-#include "lockstep/keras/losses.h"
-#include "lockstep/keras/model.h"
-#include "lockstep/keras/optimizers.h"
-#include "lockstep/ops/random.h"
-#include "models/models.h"
 
 namespace lockstep::testing {
 namespace {
@@ -22,41 +17,6 @@ class Megakernel : public Gpu {
   void TearDown() override { unsetenv("LOCKSTEP_WHOLE_STEP_FUSION"); }
   static void join(bool on) { setenv("LOCKSTEP_WHOLE_STEP_FUSION", on ? "1" : "0", 1); }
 };
-
-struct Net {
-  std::vector<int64_t> hidden = {128};
-  int64_t inputs = 784;
-  int64_t batch = 32;
-  bool bias = true;
-  bool probabilities = false;
-  std::string optimizer = "adam";
-  std::string activation = "relu";
-  double dropout = 0;
-};
-
-keras::optimizers::Optimizer optimizer_of(const std::string& name) {
-  if (name == "sgd") return keras::optimizers::SGD();
-  if (name == "rmsprop") return keras::optimizers::RMSprop();
-  if (name == "adamw") return keras::optimizers::AdamW();
-  return keras::optimizers::Adam();
-}
-
-keras::Sequential made(const Net& net, int steps_per_execution = 1) {
-  set_random_seed(3);
-  std::vector<keras::Layer> layers{keras::layers::Flatten({.input_shape = {net.inputs}})};
-  for (const int64_t units : net.hidden) {
-    layers.push_back(keras::layers::Dense(units, {.activation = net.activation, .use_bias = net.bias}));
-    if (net.dropout > 0) layers.push_back(keras::layers::Dropout(net.dropout));
-  }
-  layers.push_back(net.probabilities ? keras::layers::Dense(10, {.activation = "softmax"})
-                                     : keras::layers::Dense(10));
-  keras::Sequential model(layers);
-  model.compile({.optimizer = optimizer_of(net.optimizer),
-                 .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = !net.probabilities}),
-                 .metrics = {"accuracy"},
-                 .steps_per_execution = steps_per_execution});
-  return model;
-}
 
 Outcome train(Device& device, const Net& net, int steps = 5) {
   const DeviceScope scope(device);
@@ -77,26 +37,14 @@ Outcome train(Device& device, const Net& net, int steps = 5) {
 }
 
 TEST_F(Megakernel, EqualStepsOneByOneLong) {
-  const std::vector<Net> nets = {
-      {},
-      {.batch = 1},
-      {.batch = 100, .optimizer = "sgd"},
-      {.batch = 1024},
-      {.hidden = {129}, .inputs = 785, .batch = 601},
-      {.hidden = {256}, .batch = 512, .optimizer = "sgd", .activation = "tanh"},
-      {.hidden = {65}, .inputs = 77, .batch = 100, .optimizer = "adamw"},
-      {.hidden = {64, 33}, .batch = 128, .bias = false, .probabilities = true},
-      {.hidden = {256, 100, 33}, .inputs = 301, .batch = 33, .optimizer = "rmsprop", .activation = "gelu"},
-      {.hidden = {}, .batch = 32, .probabilities = true, .optimizer = "sgd"},
-      {.hidden = {300}, .inputs = 64, .batch = 1000, .activation = "tanh"},
-      {.batch = 32, .dropout = 0.3},
-  };
+  const std::vector<Net> nets = small_nets();
   for (size_t i = 0; i < nets.size(); ++i) {
     SCOPED_TRACE(i);
     join(false);
     const Outcome apart = train(gpu(), nets[i]);
     join(true);
     const Outcome joined = train(gpu(), nets[i]);
+    EXPECT_EQ(joined.weights != apart.weights, nets[i].joins) << "sums have another order, if it was joined";
     expect_close(apart, joined, 1e-4);
     // The same bits every time.
     const Outcome again = train(gpu(), nets[i]);

@@ -26,8 +26,8 @@ struct Examples;
 // One batch, or all examples.
 struct Batch {
   TensorList x;
-  TensorList y;              // empty for predict
-  TensorList sample_weight;  // one for each output, undefined or missing where it has none
+  TensorList y = {};              // empty for predict
+  TensorList sample_weight = {};  // one for each output, undefined or missing where it has none
   // Where this is a worker's part of a global batch: the number of examples of each worker, by rank; empty:
   // not known.
   std::vector<int64_t> worker_rows = {};

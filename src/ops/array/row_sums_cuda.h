@@ -10,10 +10,11 @@
 namespace lockstep::cuda {
 
 inline constexpr int64_t kSumChunk = 32;
+inline constexpr int64_t kMostBlocksAcross = 65535;  // as the y of a grid; wider rows are gone over by them
 
 // Rows that do not exist come last.
-inline __global__ void number_values(Indices::Reader indices, int64_t count, uint64_t* keys,
-                                     uint32_t* numbers) {
+template <class Reader>
+__global__ void number_values(Reader indices, int64_t count, uint64_t* keys, uint32_t* numbers) {
   for (int64_t i = first_index(); i < count; i += index_step()) {
     const int64_t row = indices[i];
     keys[i] = static_cast<uint64_t>(row < 0 ? indices.limit : row);
@@ -48,22 +49,24 @@ template <class Place, class T>
 __global__ void add_runs(const T* values, const uint64_t* rows, const uint32_t* numbers, int64_t count,
                          uint64_t limit, T* out, Sum<T>* parts, int64_t width, int64_t chunks) {
   const int64_t number = static_cast<int64_t>(blockIdx.x) * blockDim.y + threadIdx.y;
-  const int64_t column = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
-  if (column >= width || number >= chunks) return;
+  if (number >= chunks) return;
   const SumChunk chunk(rows, count, number);
-  bool first = true;
-  for (int64_t i = chunk.begin; i < chunk.end;) {
-    const uint64_t row = rows[i];
-    Sum<T> sum = 0;
-    for (; i < chunk.end && rows[i] == row; ++i)
-      sum += static_cast<Sum<T>>(values[numbers[i] * width + column]);
-    if (first && chunk.goes_on_before)
-      parts[number * 2 * width + column] = sum;
-    else if (i == chunk.end && chunk.goes_on_after)
-      parts[(number * 2 + 1) * width + column] = sum;
-    else if (row < limit)
-      out[Place::of(row, i - 1) * width + column] = static_cast<T>(sum);
-    first = false;
+  for (int64_t column = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x; column < width;
+       column += static_cast<int64_t>(gridDim.y) * blockDim.x) {
+    bool first = true;
+    for (int64_t i = chunk.begin; i < chunk.end;) {
+      const uint64_t row = rows[i];
+      Sum<T> sum = 0;
+      for (; i < chunk.end && rows[i] == row; ++i)
+        sum += static_cast<Sum<T>>(values[numbers[i] * width + column]);
+      if (first && chunk.goes_on_before)
+        parts[number * 2 * width + column] = sum;
+      else if (i == chunk.end && chunk.goes_on_after)
+        parts[(number * 2 + 1) * width + column] = sum;
+      else if (row < limit)
+        out[Place::of(row, i - 1) * width + column] = static_cast<T>(sum);
+      first = false;
+    }
   }
 }
 
@@ -85,15 +88,20 @@ __global__ void join_runs(const uint64_t* rows, int64_t count, uint64_t limit, T
       beyond = middle;
   }
   const int64_t last = (end - 1) / kSumChunk;
-  const int64_t column = static_cast<int64_t>(blockIdx.y) * blockDim.x + threadIdx.x;
-  Sum<T> sum = 0;
-  if (column < width)
-    for (int64_t k = blockIdx.x + 1 + threadIdx.y; k <= last; k += blockDim.y)
-      sum += parts[k * 2 * width + column];
-  sum = sum_column(sum, shared);
-  if (threadIdx.y == 0 && column < width)
-    out[Place::of(row, end - 1) * width + column] =
-        static_cast<T>(parts[(blockIdx.x * 2 + 1) * width + column] + sum);
+  // All threads of the block go round equally often: sum_column() waits for every one of them, before it
+  // writes `shared` as well.
+  for (int64_t first = static_cast<int64_t>(blockIdx.y) * blockDim.x; first < width;
+       first += static_cast<int64_t>(gridDim.y) * blockDim.x) {
+    const int64_t column = first + threadIdx.x;
+    Sum<T> sum = 0;
+    if (column < width)
+      for (int64_t k = blockIdx.x + 1 + threadIdx.y; k <= last; k += blockDim.y)
+        sum += parts[k * 2 * width + column];
+    sum = sum_column(sum, shared);
+    if (threadIdx.y == 0 && column < width)
+      out[Place::of(row, end - 1) * width + column] =
+          static_cast<T>(parts[(blockIdx.x * 2 + 1) * width + column] + sum);
+  }
 }
 
 class RowSums {
@@ -142,15 +150,17 @@ class RowSums {
     int lanes = kThreads;
     while (lanes > 1 && lanes / 2 >= width_) lanes /= 2;
     const dim3 threads(static_cast<unsigned>(lanes), static_cast<unsigned>(kThreads / lanes));
-    const auto across = static_cast<unsigned>(ceil_div(width_, lanes));
+    const auto across = [this](int columns) {
+      return static_cast<unsigned>(std::min(ceil_div(width_, columns), kMostBlocksAcross));
+    };
     add_runs<Place>
-        <<<dim3(static_cast<unsigned>(ceil_div(chunks_, threads.y)), across), threads, 0, stream>>>(
+        <<<dim3(static_cast<unsigned>(ceil_div(chunks_, threads.y)), across(lanes)), threads, 0, stream>>>(
             values, sorted.rows, sorted.numbers, count_, limit, out, parts, width_, chunks_);
     if (chunks_ == 1) return;
     // Few threads for the columns: runs may be long, and most chunks have none to join.
     const int columns = std::min(lanes, 32);
     join_runs<Place>
-        <<<dim3(static_cast<unsigned>(chunks_), static_cast<unsigned>(ceil_div(width_, columns))),
+        <<<dim3(static_cast<unsigned>(chunks_), across(columns)),
            dim3(static_cast<unsigned>(columns), static_cast<unsigned>(kThreads / columns)), 0, stream>>>(
             sorted.rows, count_, limit, out, parts, width_);
   }

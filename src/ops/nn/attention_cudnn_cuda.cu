@@ -376,7 +376,7 @@ std::unique_ptr<CudnnAttentionGradients> CudnnAttentionGradients::find(const Att
   auto found = std::unique_ptr<CudnnAttentionGradients>(new CudnnAttentionGradients(p, dtype));
   Cut cut{p.batch, p.heads, p.keys};
   if (!found->in_order_) {
-    if (found->add_groups(cut)) return found;
+    if (found->add_groups(cut) && found->graph_bytes_ <= most) return found;
     found.reset(new CudnnAttentionGradients(p, dtype));
     found->in_order_ = true;
   }

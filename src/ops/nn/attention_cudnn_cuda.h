@@ -33,7 +33,7 @@ class CudnnAttention {
 // heads of 16,384 queries. What would be more than `most` bytes of workspace is made one part after the
 // other: of a causal problem chunks of keys, for the queries that see them, and where these are not enough,
 // groups of examples or heads. Without op determinism (config::enable_op_determinism) all is one graph, which
-// adds up the gradients of queries in float32 as they come.
+// adds up the gradients of queries in float32 as they come, unless cuDNN wants more than `most` for that one.
 class CudnnAttentionGradients {
  public:
   static std::unique_ptr<CudnnAttentionGradients> find(const AttentionProblem& problem, DType dtype,

@@ -1,6 +1,9 @@
 // A small program as one kernel, a megakernel: read, cut into tasks, written, compiled, launched.
+#include "backends/cuda/megakernel/megakernel.h"
+
 #include <algorithm>
 #include <bit>
+#include <cstddef>
 
 #include "backends/cuda/check.h"
 #include "backends/cuda/deferred_errors.h"
@@ -8,7 +11,6 @@
 #include "backends/cuda/megakernel/source.h"
 #include "backends/cuda/runtime_code.h"
 #include "backends/cuda/stream.h"
-#include "execute/whole_step_fusion.h"
 #include "lockstep/base/log.h"
 #include "tensor/tensor_impl.h"
 
@@ -26,6 +28,11 @@ constexpr size_t kMostCalls = 160;
 constexpr size_t kLeastCalls = 4;
 
 constexpr size_t kCounterBytes = 256;
+
+// The kernel's text declares it once more (prelude.cc).
+static_assert(DeferredError::kMost == 8 && sizeof(DeferredError) == 80 &&
+              offsetof(DeferredError, locked) == 0 && offsetof(DeferredError, found) == 4 &&
+              offsetof(DeferredError, position) == 8 && offsetof(DeferredError, values) == 16);
 
 int attribute(cudaDeviceAttr which) {
   int ordinal = 0, value = 0;
@@ -152,6 +159,10 @@ bool trains(const megakernel::Program& program) {
   return false;
 }
 
+const execute::RegisterWholeStepFusion registered(DeviceKind::gpu, make_megakernel);
+
+}  // namespace
+
 std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compile::KernelCall> calls,
                                                           std::span<const TensorSpec> parameters,
                                                           Device& device) {
@@ -180,7 +191,4 @@ std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compil
   return std::make_unique<Megakernel>(*program, std::move(source), device, blocks);
 }
 
-const execute::RegisterWholeStepFusion registered(DeviceKind::gpu, make_megakernel);
-
-}  // namespace
 }  // namespace lockstep::cuda

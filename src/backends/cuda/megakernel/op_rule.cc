@@ -21,6 +21,12 @@ const OpRule* find_rule(const OpDef& op) {
   return it == table().end() ? nullptr : &it->second;
 }
 
+std::vector<const OpDef*> ops_with_rules() {
+  std::vector<const OpDef*> ops;
+  for (const auto& [op, rule] : table()) ops.push_back(op);
+  return ops;
+}
+
 int OpCode::lanes() const {
   int lanes = 1;
   while (lanes < 32 && lanes < length()) lanes *= 2;

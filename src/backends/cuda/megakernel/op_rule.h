@@ -4,6 +4,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "backends/cuda/deferred_errors.h"
 #include "backends/cuda/megakernel/program.h"
@@ -78,6 +79,7 @@ class RegisterOpRule {
 };
 // Null where there is none.
 const OpRule* find_rule(const OpDef& op);
+std::vector<const OpDef*> ops_with_rules();
 
 // The code of an epilogue.
 std::string activated(Epilogue epilogue, const std::string& x);
