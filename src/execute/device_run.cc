@@ -75,21 +75,22 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
     examples_ = slots_ = layout.whole_batch;
   }
   Lanes lanes(plans, plan_options(layout, d));
-  make_plan(0, lanes);
+  bind_shared(0, lanes);
   for (int r = range.first; r < range.last; ++r)
-    if (const size_t p = plans.of(layout.slices[static_cast<size_t>(r)]); !plan(p)) make_plan(p, lanes);
-  for (int r = range.first; r < range.last; ++r) make_replica(r, lanes);
-  for (const DevicePlan& plan : plans_) work_ += plan.bound->work();
+    if (const size_t p = plans.of(layout.slices[static_cast<size_t>(r)]); !shared_of(p))
+      bind_shared(p, lanes);
+  for (int r = range.first; r < range.last; ++r) bind_replica(r, lanes);
+  for (const SharedPart& shared : shared_) work_ += shared.bound->work();
   for (const Replica& replica : replicas_) work_ += replica.bound->work();
-  ahead_.emplace(stream_, ahead_options(options, plans_[0].replay.fused()));
+  ahead_.emplace(stream_, ahead_options(options, shared_[0].replay.fused()));
 }
 
 // --- construction ------------------------------------------------------------------------------------------
 
-void DeviceRun::make_plan(size_t p, Lanes& lanes) {
+void DeviceRun::bind_shared(size_t p, Lanes& lanes) {
   const Plan& plan = step_plans_[p];
-  DevicePlan made{
-      .plan = p, .memory = Memory(plan, device_), .arena = nullptr, .bound = nullptr, .replay = {}};
+  SharedPart made{
+      .slice_plan = p, .memory = Memory(plan, device_), .arena = nullptr, .bound = nullptr, .replay = {}};
   // A plan that is one kernel has memory of its own, and needs the arena where its calls are made one by one
   // for once.
   alignas(64) static char nowhere[64];
@@ -101,27 +102,27 @@ void DeviceRun::make_plan(size_t p, Lanes& lanes) {
                                            LaunchPlace{.device = number_, .replica = -1});
   made.replay.set_branches(options_.branches);
   if (!layout_.replicated() && made.bound->capturable()) made.replay.fuse(fuse_whole_step(plan, device_));
-  plans_.push_back(std::move(made));
-  if (!plans_.back().replay.fused()) return make_arena(plans_.back());
-  plans_.back().replay.before_calls([this, index = plans_.size() - 1] { make_arena(plans_[index]); });
+  shared_.push_back(std::move(made));
+  if (!shared_.back().replay.fused()) return make_arena(shared_.back());
+  shared_.back().replay.before_calls([this, index = shared_.size() - 1] { make_arena(shared_[index]); });
 }
 
-void DeviceRun::make_arena(DevicePlan& made) {
-  made.arena = std::make_unique<Storage>(device_, step_plans_[made.plan].device_arenas[0].bytes,
+void DeviceRun::make_arena(SharedPart& made) {
+  made.arena = std::make_unique<Storage>(device_, step_plans_[made.slice_plan].device_arenas[0].bytes,
                                          std::source_location::current());
   made.memory.device_arena = static_cast<char*>(made.arena->data());
   made.bound->rebase(made.memory);
 }
 
-void DeviceRun::make_replica(int number, Lanes& lanes) {
+void DeviceRun::bind_replica(int number, Lanes& lanes) {
   const std::source_location where = std::source_location::current();
   const Slice slice = layout_.slices[static_cast<size_t>(number)];
   const size_t p = step_plans_.of(slice);
   const Plan& own = step_plans_[p];
   Replica replica{.number = number,
-                  .plan = p,
+                  .slice_plan = p,
                   .slice = slice,
-                  .memory = plan(p)->memory,
+                  .memory = shared_of(p)->memory,
                   .arena = std::make_unique<Storage>(device_, own.replica_arena.bytes, where),
                   .example_offset = std::make_unique<Storage>(device_, sizeof(int64_t), where),
                   .inputs = staged_inputs(own.parameters.size(), device_),
@@ -139,38 +140,38 @@ void DeviceRun::make_replica(int number, Lanes& lanes) {
   replicas_.push_back(std::move(replica));
 }
 
-const DeviceRun::DevicePlan* DeviceRun::plan(size_t p) const {
-  const auto found =
-      std::find_if(plans_.begin(), plans_.end(), [&](const DevicePlan& made) { return made.plan == p; });
-  return found == plans_.end() ? nullptr : &*found;
+const DeviceRun::SharedPart* DeviceRun::shared_of(size_t p) const {
+  const auto found = std::find_if(shared_.begin(), shared_.end(),
+                                  [&](const SharedPart& made) { return made.slice_plan == p; });
+  return found == shared_.end() ? nullptr : &*found;
 }
 
 void DeviceRun::add_to(ReplicaSum& sum, const compile::Collective& collective) const {
   auto& results = sum.results.emplace_back(step_plans_.size(), nullptr);
-  for (const DevicePlan& made : plans_)
-    results[made.plan] = made.memory.at(step_plans_.twin(made.plan, collective).result);
+  for (const SharedPart& made : shared_)
+    results[made.slice_plan] = made.memory.at(step_plans_.twin(made.slice_plan, collective).result);
   for (const Replica& replica : replicas_)
     sum.inputs[static_cast<size_t>(replica.number)] =
-        replica.memory.at(step_plans_.twin(replica.plan, collective).input);
+        replica.memory.at(step_plans_.twin(replica.slice_plan, collective).input);
   size_t ready = 0;
   if (!replicas_.empty()) {
     const Replica& last = replicas_.back();
-    ready = last.bound->launches_until(step_plans_.twin(last.plan, collective).ready);
+    ready = last.bound->launches_until(step_plans_.twin(last.slice_plan, collective).ready);
   }
   sum.ready.push_back(ready);
   if (collective.condition && backend_.has_memory())
-    sum.conditions.push_back(static_cast<const bool*>(plans_[0].memory.at(*collective.condition)));
+    sum.conditions.push_back(static_cast<const bool*>(shared_[0].memory.at(*collective.condition)));
 }
 
 void DeviceRun::release_graphs() {
-  for (DevicePlan& made : plans_) made.replay.clear();
+  for (SharedPart& made : shared_) made.replay.clear();
   for (Replica& replica : replicas_) replica.replay.clear();
 }
 
 std::vector<ArenaSize> DeviceRun::arenas() const {
   std::vector<ArenaSize> all;
-  for (const DevicePlan& made : plans_) all.push_back(step_plans_[made.plan].device_arenas[0]);
-  for (const Replica& replica : replicas_) all.push_back(step_plans_[replica.plan].replica_arena);
+  for (const SharedPart& made : shared_) all.push_back(step_plans_[made.slice_plan].device_arenas[0]);
+  for (const Replica& replica : replicas_) all.push_back(step_plans_[replica.slice_plan].replica_arena);
   return all;
 }
 
@@ -178,9 +179,9 @@ std::vector<ArenaSize> DeviceRun::arenas() const {
 
 void DeviceRun::bind_outputs(ReplicatedOutputs& outputs) {
   for (size_t k = 0; k < step_plans_.first().outputs.size(); ++k) {
-    for (DevicePlan& made : plans_) made.memory.outputs[k] = outputs.of_device(number_, made.plan, k);
+    for (SharedPart& made : shared_) made.memory.outputs[k] = outputs.of_device(number_, made.slice_plan, k);
     for (Replica& replica : replicas_)
-      replica.memory.outputs[k] = outputs.of_replica(number_, replica.plan, replica.number, k);
+      replica.memory.outputs[k] = outputs.of_replica(number_, replica.slice_plan, replica.number, k);
   }
 }
 
@@ -190,13 +191,13 @@ void DeviceRun::bind_variable(Memory& memory, size_t p, size_t variable, void* d
 }
 
 void DeviceRun::bind_variable(size_t variable, void* data) {
-  for (DevicePlan& made : plans_) bind_variable(made.memory, made.plan, variable, data);
-  for (Replica& replica : replicas_) bind_variable(replica.memory, replica.plan, variable, data);
+  for (SharedPart& made : shared_) bind_variable(made.memory, made.slice_plan, variable, data);
+  for (Replica& replica : replicas_) bind_variable(replica.memory, replica.slice_plan, variable, data);
 }
 
 void DeviceRun::bind_parts(size_t variable, const ReplicaVariables& parts, size_t number) {
   for (Replica& replica : replicas_)
-    bind_variable(replica.memory, replica.plan, variable, parts.part(number, replica.number));
+    bind_variable(replica.memory, replica.slice_plan, variable, parts.part(number, replica.number));
 }
 
 void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
@@ -229,7 +230,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
   host_inputs_.send();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (layout_.splits(i)) continue;
-    for (DevicePlan& made : plans_) made.memory.parameters[i] = wholes_[i];
+    for (SharedPart& made : shared_) made.memory.parameters[i] = wholes_[i];
     for (Replica& replica : replicas_) replica.memory.parameters[i] = wholes_[i];
   }
 }
@@ -248,7 +249,7 @@ void DeviceRun::run() {
   std::optional<observe::BindReplica> bind;
   if (auto* clock = observer_.device(number_); clock && step_plans_.first().settings.checks_numerics)
     bind.emplace(*clock);
-  for (DevicePlan& made : plans_) made.bound->bind(made.memory);
+  for (SharedPart& made : shared_) made.bound->bind(made.memory);
   for (Replica& replica : replicas_) replica.bound->bind(replica.memory);
   const bool ended = run_phases();
   host_inputs_.finish();
@@ -263,7 +264,7 @@ bool DeviceRun::run_phases() {
   for (int phase = 0; phase < step_plans_.first().phases; ++phase) {
     if (phase > 0 && !all_reduce_->finish(number_, phase)) return false;
     const auto scope = observer_.time(number_, category);
-    run_device_plans(phase);
+    run_shared(phase);
     run_replicas(phase);
   }
   return true;
@@ -271,12 +272,12 @@ bool DeviceRun::run_phases() {
 
 bool DeviceRun::takes_rows(const FunctionCore::RowRuns& runs) const {
   const auto is_here = [&](const Tensor& tensor) { return &tensor.device() == &device_; };
-  return plans_[0].replay.fused() && (!runs.order.defined() || is_here(runs.order)) &&
+  return shared_[0].replay.fused() && (!runs.order.defined() || is_here(runs.order)) &&
          std::all_of(runs.arrays.begin(), runs.arrays.end(), is_here);
 }
 
 bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
-  DevicePlan& only = plans_[0];
+  SharedPart& only = shared_[0];
   wait_for_turn();
   only.bound->bind(only.memory);
   {
@@ -308,11 +309,11 @@ bool DeviceRun::leaves_updates(int phase) const {
   return layout_.central_updates && number_ > 0 && phase == step_plans_.first().phases - 1;
 }
 
-void DeviceRun::run_device_plans(int phase) {
+void DeviceRun::run_shared(int phase) {
   std::span<const PhaseSync::Wait> waits = all_reduce_->waits(number_, phase);
   // The first plan last: it writes the variables that the others still read.
-  for (size_t i = plans_.size(); i-- > 0;) {
-    DevicePlan& made = plans_[i];
+  for (size_t i = shared_.size(); i-- > 0;) {
+    SharedPart& made = shared_[i];
     const auto [begin, end] = made.bound->launches_of(phase);
     if (begin == end || (i == 0 && leaves_updates(phase))) continue;
     made.replay.run(*made.bound, phase, stream_, {.waits = waits, .marks = {}});

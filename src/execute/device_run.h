@@ -64,8 +64,8 @@ class DeviceRun {
 
  private:
   // What runs once on the device.
-  struct DevicePlan {
-    size_t plan = 0;
+  struct SharedPart {
+    size_t slice_plan = 0;  // which of the step's plans
     Memory memory;
     std::unique_ptr<Storage> arena;  // null: a fused plan's, whose calls were never made one by one
     std::unique_ptr<BoundPlan> bound;
@@ -73,7 +73,7 @@ class DeviceRun {
   };
   struct Replica {
     int number = 0;
-    size_t plan = 0;
+    size_t slice_plan = 0;  // which of the step's plans
     Slice slice;
     Memory memory;
     std::unique_ptr<Storage> arena;
@@ -84,14 +84,14 @@ class DeviceRun {
   };
   class Lanes;
 
-  void make_plan(size_t p, Lanes& lanes);
-  void make_arena(DevicePlan& made);
-  void make_replica(int number, Lanes& lanes);
-  const DevicePlan* plan(size_t p) const;
+  void bind_shared(size_t p, Lanes& lanes);
+  void make_arena(SharedPart& made);
+  void bind_replica(int number, Lanes& lanes);
+  const SharedPart* shared_of(size_t p) const;
   void bind_variable(Memory& memory, size_t p, size_t variable, void* data) const;
   bool run_phases();
   bool leaves_updates(int phase) const;
-  void run_device_plans(int phase);
+  void run_shared(int phase);
   void run_replicas(int phase);
   void count(int64_t runs) const;
   // What the launches of the run that begins now are: to be asked once.
@@ -111,7 +111,7 @@ class DeviceRun {
   HostInputs host_inputs_;
   std::vector<StagedInput> inputs_;  // that are not split
   std::vector<void*> wholes_;        // where these are found
-  std::vector<DevicePlan> plans_;    // the first plan, and those of the replicas
+  std::vector<SharedPart> shared_;   // the first plan, and those of the replicas
   std::vector<Replica> replicas_;    // with examples
   int at_once_ = 1;                  // replicas that run at the same time
   int replica_threads_ = 1;          // for each that runs alone
