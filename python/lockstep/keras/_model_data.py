@@ -69,6 +69,7 @@ def _batch(batch):
 
 def triple(model, loan, x, y=None, sample_weight=None):
     """Data as the engine's fit takes it: all by name where a part of it is."""
+    x = model._of_stage(x)
     dataset = dataset_of(x)
     if dataset is not None:
         if y is not None:
@@ -78,7 +79,7 @@ def triple(model, loan, x, y=None, sample_weight=None):
         x, y, sample_weight = (model._taken(x), *(by_order(part) for part in (y, sample_weight)))
     parts = [arrays(part, loan) for part in (x, y, sample_weight)]
     if any(isinstance(part, dict) for part in parts):
-        names = (model.input_names, model.output_names, model.output_names)
+        names = (model._engine.input_names(), model.output_names, model.output_names)
         parts = [part if isinstance(part, dict) else dict(zip(known, part)) for part, known in zip(parts, names)]
     return tuple(parts)
 

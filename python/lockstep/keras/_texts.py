@@ -1,16 +1,20 @@
-"""Layers of texts: they work on the data before the model, for tensors hold no strings."""
+"""Layers of texts. They work on the host, for tensors hold no strings: on data before a model, or in one, behind its inputs of texts."""
 
 import itertools
 import os
+import pathlib
 import string
 
 import numpy as np
 
-from .. import _lockstep, data, dtypes
+from .. import _lockstep, data, dtypes, nest, ops
+from .._lockstep import KerasTensor
 from .._texts import TextDataset, Texts
+from ..errors import FailedPreconditionError
 from ..tensor import convert_to_tensor
+from . import _text_stage, saving
 from ._configured import serialized
-from ._layer import _policy_name
+from ._layer import Layer, _policy_name
 from ._preprocessing import encoded_shape
 
 
@@ -46,31 +50,66 @@ def _learned_from(source, steps=None):
     return _texts(source)
 
 
-class _OfTexts:
+class _OfTexts(Layer):
     """What the engine makes of a configuration, and does on the host."""
 
-    def __init__(self, **settings):
-        name = type(self).__name__
+    _on_host = True
+    _needs_no_input = True
+
+    def __init__(self, name=None, trainable=True, **settings):
+        super().__init__(name=name, trainable=trainable)
+        class_name = type(self)._class_in_engine
         self._given = settings
         # None says something of how texts are taken apart; elsewhere it is what a setting begins with.
         config = {key: serialized(value, key) for key, value in settings.items() if value is not None or key in ("standardize", "split")}
-        self._lookup = getattr(_lockstep, name).deserialize({"class_name": name, "config": config})
+        self._lookup = getattr(_lockstep, class_name).deserialize({"class_name": class_name, "config": {**config, "name": self.name}})
 
     def get_config(self):
-        return {**self._given, **self._lookup.serialize()["config"]}
+        return {**self._given, **self._lookup.serialize()["config"], "trainable": self.trainable}
 
     @classmethod
-    def from_config(cls, config):
-        return cls(**config)
+    def from_config(cls, config, custom_objects=None):
+        with saving.custom_object_scope(custom_objects):
+            return cls(**config)
+
+    def __call__(self, inputs, **kwargs):
+        parts = inputs if isinstance(inputs, (list, tuple)) else (inputs,)
+        if any(isinstance(part, KerasTensor) for part in parts):
+            self._check_values(parts)
+            return super().__call__(inputs)
+        to_come = [part for part in parts if isinstance(part, _text_stage.TextsToCome)]
+        return to_come[0].result_of(self, inputs) if to_come else self._of(inputs)
+
+    def _check_values(self, values):
+        """Which values of a model it takes."""
+        for value in values:
+            if value.dtype != "string":
+                raise TypeError(f'layer "{self.name}" ({type(self).__name__}) takes texts, and was given the value "{value.name}" of {value.dtype.name}: '
+                                'texts come from keras.Input(shape=(1,), dtype="string")')
+
+    def call(self, inputs):
+        """What it gives is asked for here while a model is put together: shapes and dtypes. On data it works before the engine's part of
+        the model does."""
+        columns = nest.flatten(inputs)
+        if not all(column.symbolic for column in columns):
+            raise TypeError(f'layer "{self.name}" ({type(self).__name__}) takes texts, and was given numbers')
+        return self._like_results([tuple(column.shape) for column in columns])
+
+    def _like_results(self, shapes):
+        """Numbers as the results for texts of these shapes are. How long rows become depends on the texts: it changes with the batch here,
+        by which the engine knows a size that is open."""
+        words = " ".join(["a"] * (shapes[0][0] % 97 + 1 if shapes[0] else 1))
+        samples = [Texts(np.full(shape, words, object)) for shape in shapes]
+        return self._in_model(samples[0] if len(samples) == 1 else samples)
+
+    def _in_model(self, inputs):
+        """The results as models have them: numbers of tokens and bins are integers, all else is of floats."""
+        made = self._of(inputs)
+        return made if self._gives_numbers_of_tokens else ops.cast(made, self.compute_dtype)
 
     @property
-    def name(self):
-        return self._lookup.serialize()["config"]["name"]
-
-    @property
-    def _handle(self):
-        raise TypeError(f"{type(self).__name__} works on texts, which no model takes: apply it to the data before the model, "
-                        "x = layer(texts) or dataset.map(...)")
+    def _gives_numbers_of_tokens(self):
+        return self._lookup.serialize()["config"]["output_mode"] == "int"
 
 
 class _WithVocabulary(_OfTexts):
@@ -98,9 +137,44 @@ class _WithVocabulary(_OfTexts):
     def vocabulary_size(self):
         return self._lookup.vocabulary_size()
 
+    def _like_results(self, shapes):
+        if not self._gives_numbers_of_tokens:
+            return super()._like_results(shapes)
+        return ops.zeros(self._shape_of_numbers(shapes[0]), dtypes.int64)  # which is known before there is a vocabulary
+
+    def _in_model(self, inputs):
+        try:
+            return super()._in_model(inputs)
+        except FailedPreconditionError as error:
+            raise FailedPreconditionError(f'layer "{self.name}" ({type(self).__name__}) has no vocabulary yet, which says what its model computes: call '
+                                          f"{self.name}.adapt(texts) or set_vocabulary() first") from error
+
+    # Keras keeps a vocabulary that was learned in a file beside the model; here it is part of the configuration, and theirs are read.
+
+    @property
+    def _keeps_files(self):
+        return saving.is_reading()
+
+    def _files_for_file(self):
+        return {}
+
+    def load_assets(self, folder):
+        """The vocabulary of a file of Keras'."""
+        path = pathlib.Path(folder, "vocabulary.txt")
+        if path.exists() and self._given.get("vocabulary") is None:
+            with open(path, encoding="utf-8", newline="") as lines:
+                tokens = lines.read().split("\n")
+            worth = pathlib.Path(folder, "idf_weights.npy")
+            self._take_stored(tokens, np.load(worth) if worth.exists() else None)
+
+    def _take_stored(self, tokens, weights):
+        self.set_vocabulary(tokens, weights)
+
 
 class TextVectorization(_WithVocabulary):
     """Texts as rows of tokens' numbers, or as counts of them."""
+
+    _class_in_engine = "TextVectorization"
 
     def __init__(self, max_tokens=None, standardize="lower_and_strip_punctuation", split="whitespace", ngrams=None,
                  output_mode="int", output_sequence_length=None, pad_to_max_tokens=False, vocabulary=None, idf_weights=None,
@@ -111,7 +185,8 @@ class TextVectorization(_WithVocabulary):
         self._standardize = standardize if callable(standardize) else _plain(standardize) if self._split else None
         super().__init__(max_tokens=max_tokens, standardize=None if self._standardize else standardize, split=None if self._split else split,
                          ngrams=ngrams, output_mode=output_mode, output_sequence_length=output_sequence_length,
-                         pad_to_max_tokens=pad_to_max_tokens, vocabulary=vocabulary, idf_weights=idf_weights, name=name)
+                         pad_to_max_tokens=pad_to_max_tokens, vocabulary=vocabulary, idf_weights=idf_weights, name=name,
+                         trainable=kwargs.get("trainable", True))
         self._given.update(standardize=standardize, split=split)
 
     def adapt(self, data, batch_size=None, steps=None):
@@ -132,7 +207,11 @@ class TextVectorization(_WithVocabulary):
         given = {name: value for name, value in self._given.items() if callable(value)}
         return {**super().get_config(), **given}
 
-    def __call__(self, texts):
+    def _shape_of_numbers(self, shape):
+        length = self._lookup.serialize()["config"]["output_sequence_length"]
+        return [shape[0], shape[0] % 97 + 1 if length is None else length]
+
+    def _of(self, texts):
         texts = _array_of(texts)
         one = _is_one(texts)
         texts = self._standardized(_texts(texts))
@@ -159,6 +238,8 @@ def _of_all(function, texts):
 class StringLookup(_WithVocabulary):
     """Tokens as numbers, and numbers as tokens (invert)."""
 
+    _class_in_engine = "StringLookup"
+
     def __init__(self, max_tokens=None, num_oov_indices=1, mask_token=None, oov_token="[UNK]", vocabulary=None, idf_weights=None,
                  invert=False, output_mode="int", pad_to_max_tokens=False, sparse=False, encoding="utf-8", name=None, salt=None,
                  oov_method="farmhash", **kwargs):
@@ -166,14 +247,22 @@ class StringLookup(_WithVocabulary):
             raise ValueError("StringLookup: there are no sparse tensors")
         super().__init__(max_tokens=max_tokens, num_oov_indices=num_oov_indices, mask_token=mask_token, oov_token=oov_token,
                          vocabulary=vocabulary, idf_weights=idf_weights, invert=invert, output_mode=output_mode,
-                         pad_to_max_tokens=pad_to_max_tokens, salt=salt, name=name)
+                         pad_to_max_tokens=pad_to_max_tokens, salt=salt, name=name, trainable=kwargs.get("trainable", True))
         self._invert = invert
 
     def adapt(self, data, batch_size=None, steps=None):
         """Learns the vocabulary."""
         self._lookup.adapt(_learned_from(data, steps))
 
-    def __call__(self, tokens):
+    def _check_values(self, values):
+        if self._invert:
+            raise TypeError(f'layer "{self.name}": StringLookup(invert=True) gives texts, which no model has as results: apply it to what predict() gives')
+        super()._check_values(values)
+
+    def _shape_of_numbers(self, shape):
+        return list(shape)
+
+    def _of(self, tokens):
         if self._invert:
             numbers = convert_to_tensor(tokens)
             made = self._lookup.tokens(_lockstep.ops.reshape(numbers, [-1]))
@@ -211,6 +300,8 @@ def _column(values):
 class Hashing(_OfTexts):
     """Texts, or whole numbers, in bins by their hash."""
 
+    _class_in_engine = "Hashing"
+
     def __init__(self, num_bins, mask_value=None, salt=None, output_mode="int", sparse=False, name=None, dtype=None, **kwargs):
         if num_bins is None or num_bins <= 0:
             raise ValueError(f"Hashing: num_bins is a positive number and cannot be `None`, received {num_bins!r}")
@@ -219,15 +310,32 @@ class Hashing(_OfTexts):
         if sparse:
             raise ValueError("Hashing: there are no sparse tensors")
         super().__init__(num_bins=int(num_bins), mask_value=mask_value,
-                         salt=[salt, salt] if isinstance(salt, int) else None if salt is None else list(salt), output_mode=output_mode, name=name)
+                         salt=[salt, salt] if isinstance(salt, int) else None if salt is None else list(salt), output_mode=output_mode, name=name,
+                         trainable=kwargs.get("trainable", True))
         self._output_mode, self._num_bins, self._dtype = output_mode, int(num_bins), _bins_dtype("Hashing", output_mode, dtype)
+        self._each = None
 
-    def __call__(self, values):
+    def _of(self, values):
         column, shape = _column(values)
-        made = self._lookup(column)
-        if self._output_mode == "int" and tuple(made.shape) != shape:
-            made = _lockstep.ops.reshape(made, list(shape))
+        if len(shape) < 2 or self._output_mode == "int":
+            made = self._lookup(column)
+            made = _lockstep.ops.reshape(made, list(shape)) if self._output_mode == "int" and tuple(made.shape) != shape else made
+        else:
+            made = self._of_rows(column, shape)
         return made if self._dtype is None else _lockstep.ops.cast(made, self._dtype)
+
+    def _of_rows(self, column, shape):
+        """Of several values a row: each has bins of its own (one_hot), or a row has them together."""
+        if self._each is None:
+            self._each = _lockstep.Hashing.deserialize({"class_name": "Hashing", "config": {**self._lookup.serialize()["config"], "output_mode": "one_hot"}})
+        column = _lockstep.ops.reshape(column, [-1]) if isinstance(column, _lockstep.Tensor) else column
+        each = _lockstep.ops.reshape(self._each(column), [*shape, self._num_bins])
+        if self._output_mode != "one_hot":
+            return (ops.reduce_sum if self._output_mode == "count" else ops.reduce_max)(each, -2)
+        return _lockstep.ops.reshape(each, list(encoded_shape(shape, "one_hot", self._num_bins)))
+
+    def _check_values(self, values):
+        pass
 
     def compute_output_shape(self, input_shape):
         return encoded_shape(tuple(input_shape), self._output_mode, self._num_bins)
@@ -246,13 +354,18 @@ def _bins_dtype(what, output_mode, dtype):
 class HashedCrossing(_OfTexts):
     """Columns of texts or whole numbers, together in bins by their hash."""
 
+    _class_in_engine = "HashedCrossing"
+
     def __init__(self, num_bins, output_mode="int", sparse=False, name=None, dtype=None, **kwargs):
         if sparse:
             raise ValueError("HashedCrossing: there are no sparse tensors")
-        super().__init__(num_bins=int(num_bins), output_mode=output_mode, name=name)
+        super().__init__(num_bins=int(num_bins), output_mode=output_mode, name=name, trainable=kwargs.get("trainable", True))
         self._output_mode, self._num_bins, self._dtype = output_mode, int(num_bins), _bins_dtype("HashedCrossing", output_mode, dtype)
 
-    def __call__(self, columns):
+    def _check_values(self, values):
+        pass
+
+    def _of(self, columns):
         if not isinstance(columns, (list, tuple)) or len(columns) < 2:
             raise ValueError("HashedCrossing: takes a list of at least two columns")
         read = [_column(column) for column in columns]

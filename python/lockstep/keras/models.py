@@ -15,13 +15,14 @@ from . import metrics as metrics_module
 from . import optimizers as optimizers_module
 from . import saving
 from ._cloning import cloned
-from ._keras_tensor import Input
+from ._keras_tensor import Input, mark_of
 from ._lambdas import safe_mode
 from ._engine_objects import is_operation, wrapped
 from ._layer import Layer, _policy_name
 from ._model_data import arrays, by_order, triple, unpack_x_y_sample_weight
 from ._python_fit import PythonFit
 from ._shapes import shapes_in
+from ._text_stage import input_like, stage_of
 
 
 def _engine_metrics(metrics):
@@ -85,6 +86,61 @@ class Model(Layer):
         super()._take(handle)
         self.__dict__.setdefault("_compiled", None)
         self.__dict__.setdefault("_strategy", distribute.get_strategy() if distribute.has_strategy() else None)
+
+    # --- texts, of which numbers are made before the engine sees the data ---
+
+    @property
+    def _stage(self):
+        """What makes numbers of its texts; None: it takes numbers alone."""
+        stage = self.__dict__.get("_text_stage", self)
+        if stage is not self:
+            return stage
+        stage = None if self._is_written else stage_of(self)
+        if self._is_written or self._handle.inputs():  # a Sequential may not have begun
+            self.__dict__["_text_stage"] = stage
+        return stage
+
+    @property
+    def _engine(self):
+        """The engine's model that runs: of a model of texts, the part behind its layers of texts."""
+        stage = self._stage
+        if stage is None:
+            return self._handle
+        settings = self.__dict__.get("_compile_settings")
+        if settings is not None and stage.compiled_with is not settings:
+            stage.handle.compile(*settings)
+            stage.compiled_with = settings
+        return stage.handle
+
+    def _of_stage(self, x):
+        """Data as the engine's part takes it."""
+        self._begin_with(x)
+        stage = self._stage
+        return x if stage is None or x is None else stage.of(x)
+
+    def _begin_with(self, x):
+        """Hears of the first data."""
+
+    def _call_with(self, args, kwargs):
+        if args:
+            self._begin_with(args[0])
+        stage = self._stage
+        if stage is None:
+            return super()._call_with(args, kwargs)
+        kwargs = dict(kwargs)
+        x = args[0] if args else kwargs.pop("inputs")
+        if any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(x)):
+            return super()._call_with((x, *args[1:]), kwargs)
+        made = x if self.__dict__.get("_is_staged") and stage.is_given_numbers(x) else stage.of_arrays(x)
+        return self._apply(stage.handle, (nest.map_structure(convert_to_tensor, made), *args[1:]), kwargs)
+
+    def _refuse_texts(self, values):
+        """Each value of a model is one of texts where the input is."""
+        for value, own in zip(values, self._handle.inputs()):
+            texts = mark_of(own) is not None
+            if (mark_of(value) is not None) != texts:
+                raise TypeError(f'model "{self.name}": its input "{own.name}" takes {"texts" if texts else "numbers"}, and was given "{value.name}" of '
+                                f"{value.dtype.name}")
 
     @property
     def distribute_strategy(self):
@@ -161,8 +217,10 @@ class Model(Layer):
                                       "run_eagerly": bool(run_eagerly)}
         self.__dict__["_python_steps"] = {}
         engine = optimizers_module.get("rmsprop") if optimizer is None else optimizer  # without one it is evaluated, not trained
-        self._handle.compile(engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
-                             _engine_metrics(weighted_metrics), bool(run_eagerly), steps, bool(auto_scale_loss))
+        settings = (engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics), _engine_metrics(weighted_metrics), bool(run_eagerly),
+                    steps, bool(auto_scale_loss))
+        self._handle.compile(*settings)
+        self.__dict__["_compile_settings"] = settings
 
     @property
     def compiled(self):
@@ -185,7 +243,7 @@ class Model(Layer):
     def metrics(self):
         if self._has_own_step("train_step") and self._compiled is not None:  # the engine's fit, which has others, is not called
             return [self._step_loss(), *self._step_metrics(), *super().metrics]
-        return [metrics_module.wrapped(handle) for handle in self._handle.metrics()]
+        return [metrics_module.wrapped(handle) for handle in self._engine.metrics()]
 
     @property
     def metrics_names(self):
@@ -193,13 +251,13 @@ class Model(Layer):
 
     @property
     def stop_training(self):
-        return self.__dict__.get("_stop", False) or self._handle.training_stopped()
+        return self.__dict__.get("_stop", False) or self._engine.training_stopped()
 
     @stop_training.setter
     def stop_training(self, value):
         self.__dict__["_stop"] = bool(value)
         if value:
-            self._handle.stop_training()
+            self._engine.stop_training()
 
     def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, validation_split=0.0,
             validation_data=None, shuffle=True, class_weight=None, sample_weight=None, initial_epoch=0, steps_per_epoch=None,
@@ -222,11 +280,13 @@ class Model(Layer):
             "initial_epoch": int(initial_epoch), "steps_per_epoch": steps_per_epoch, "validation_steps": validation_steps,
             "validation_batch_size": validation_batch_size, "validation_freq": validation_freq}
         with Loan() as loan:
+            self._begin_with(x)
             validation = None
             if validation_data is not None:
                 validation = triple(self, loan, *(unpack_x_y_sample_weight(validation_data) if isinstance(validation_data, (tuple, list))
                                                   else (validation_data,)))
-            epoch, values = self._handle.fit(triple(self, loan, x, y, sample_weight), {**settings, "validation_data": validation})
+            given = triple(self, loan, x, y, sample_weight)
+            epoch, values = self._engine.fit(given, {**settings, "validation_data": validation})
         history = callbacks_module.History(epoch, values, {"epochs": int(epochs), "verbose": verbose,
                                                            "steps": steps_per_epoch}, self)
         self.__dict__["history"] = history
@@ -242,16 +302,16 @@ class Model(Layer):
                                  0.0).evaluate()
         else:
             with Loan() as loan:
-                logs = self._handle.evaluate(triple(self, loan, x, y, sample_weight), batch_size or 32, verbose,
-                                             -1 if steps is None else steps, _told(self, callbacks))
+                given = triple(self, loan, x, y, sample_weight)
+                logs = self._engine.evaluate(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
         return logs if return_dict else _values(logs)
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None, **kwargs):
         """The results for all examples, as arrays of NumPy's."""
         verbose = 1 if verbose == "auto" else int(verbose)
         with Loan() as loan:
-            results = self._handle.predict(triple(self, loan, x), batch_size or 32, verbose, -1 if steps is None else steps,
-                                           _told(self, callbacks))
+            given = triple(self, loan, x)
+            results = self._engine.predict(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
             return self._packed([result.numpy() for result in results])
 
     def _packed(self, results):
@@ -263,19 +323,22 @@ class Model(Layer):
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False, **kwargs):
         """One step on one batch."""
         with self._loan_of_batch() as loan:
-            logs = self._handle.train_on_batch(self._in_order(loan, x, y, sample_weight), class_weight)
+            batch = self._in_order(loan, x, y, sample_weight)
+            logs = self._engine.train_on_batch(batch, class_weight)
         return logs if return_dict else _values(logs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False, **kwargs):
         """Loss and metrics of one batch."""
         with self._loan_of_batch() as loan:
-            logs = self._handle.test_on_batch(self._in_order(loan, x, y, sample_weight))
+            batch = self._in_order(loan, x, y, sample_weight)
+            logs = self._engine.test_on_batch(batch)
         return logs if return_dict else _values(logs)
 
     def predict_on_batch(self, x):
         """The results of one batch."""
         with self._loan_of_batch() as loan:
-            results = self._handle.predict_on_batch(self._in_order(loan, x, None, None)[0])
+            inputs = self._in_order(loan, x, None, None)[0]
+            results = self._engine.predict_on_batch(inputs)
             return self._packed([result.numpy() for result in results])
 
     def _loan_of_batch(self):
@@ -314,10 +377,11 @@ class Model(Layer):
 
     def _in_order(self, loan, x, y, sample_weight):
         """The arrays of a batch, those by name in the order of inputs and outputs."""
+        x = self._of_stage(x)
         if self._is_written:
             x, y, sample_weight = self._taken(x), by_order(y), by_order(sample_weight)
         x, y, sample_weight = (arrays(part, loan) for part in (x, y, sample_weight))
-        inputs, outputs = self.input_names, self.output_names
+        inputs, outputs = self._engine.input_names(), self.output_names
         return tuple([value[name] for name in names if name in value] if isinstance(value, dict) else value
                      for value, names in ((x, inputs), (y, outputs), (sample_weight, outputs)))
 
@@ -607,7 +671,7 @@ class Sequential(Model):
     def add(self, layer, rebuild=True):
         """One more."""
         if isinstance(layer, KerasTensor):
-            self.__dict__.update(_begun=True, _begun_by_input=True)
+            self.__dict__.update(_begun=True, _begun_by_input=True, _mark_of_input=mark_of(layer))
             self._handle.add_input(layer)
             return
         if not isinstance(layer, Layer):
@@ -615,7 +679,10 @@ class Sequential(Model):
             raise ValueError(f"Sequential: takes layers and an Input, received {layer!r}")
         if not self._begun and layer._input_shape_given is not None:
             self._handle.add_input(Input(layer._input_shape_given))
+        elif not self._begun and isinstance(layer, Model) and any(mark_of(value) is not None for value in layer.inputs):
+            self.add(Input(batch_shape=tuple(layer.input.shape), dtype="string"))
         self.__dict__["_begun"] = True
+        self.__dict__.pop("_text_stage", None)
         self._handle.add(layer._handle)
         layer.__dict__.setdefault("_sequential", weakref.ref(self))
         self._objects.append(layer)
@@ -641,6 +708,25 @@ class Sequential(Model):
     def pop(self, rebuild=True):
         """Takes the last one away."""
         self._handle.pop()
+        self.__dict__.pop("_text_stage", None)
+
+    def _begins_on_host(self):
+        layers = self.layers
+        return bool(layers) and not self._handle.inputs() and (layers[0]._on_host or isinstance(layers[0], Sequential) and layers[0]._begins_on_host())
+
+    def _begin_with(self, x):
+        """A layer of texts that stands first without an Input: the data says what the input is like."""
+        if self.__dict__.get("_text_stage", self) is not self or not self._begins_on_host():
+            return
+        layers, like = self.layers, input_like(x)
+        if isinstance(layers[0], Sequential):
+            layers[0]._begin_with(like)
+        for _ in layers:
+            self._handle.pop()
+        self.__dict__["_mark_of_input"] = mark_of(like)
+        self._handle.add_input(like)
+        for layer in layers:
+            self._handle.add(layer._handle)
 
     def __len__(self):
         return len(self._handle.layers())

@@ -180,6 +180,11 @@ def keep(made):
         _made.list.append(made)
 
 
+def is_reading():
+    """Whether a model is being read, or made of a configuration."""
+    return getattr(_made, "list", None) is not None
+
+
 def saved_form(obj):
     """(class name, configuration) of what is written in Python, as files hold it."""
     if inspect.isfunction(obj) or inspect.ismethod(obj) or inspect.isbuiltin(obj):
