@@ -38,7 +38,7 @@ def _of_layers(model, sequential, input_tensors, copied):
 
 def _like(value):
     from ._keras_tensor import Input
-    return Input(batch_shape=tuple(value.shape), dtype=value.dtype.name)
+    return Input(batch_shape=tuple(value.shape), dtype=value.dtype.name, name=value.name)
 
 
 def _is_history(value):
@@ -119,4 +119,6 @@ def _of_calls(model, input_tensors, copied, call):
     structure = model.__dict__.get("_output_structure")
     packed = nest.pack_sequence_as(structure, outputs) if structure is not None else outputs[0] if len(outputs) == 1 else outputs
     from .models import Model
-    return Model(inputs[0] if len(inputs) == 1 else inputs, packed, name=model.name)
+    by_name = isinstance(model._ends_given[0], dict) if "_ends_given" in model.__dict__ else model.input_names != [value.name for value in model.inputs]
+    begin = dict(zip(model.input_names, inputs)) if by_name else inputs[0] if len(inputs) == 1 else inputs
+    return Model(begin, packed, name=model.name)

@@ -50,7 +50,7 @@ KerasTensor.numpy = KerasTensor.__array__ = _refuse_value
 # --- texts ---------------------------------------------------------------------------------------------------------------
 # The engine knows numbers only. A value that stands for texts has this dtype there, and is marked here.
 
-STAND_IN = "uint8"
+STAND_IN = "float64"
 _marks = weakref.WeakValueDictionary()  # by the key of a value, as long as somebody holds the mark
 _dtype_of_engine = KerasTensor.dtype.fget
 

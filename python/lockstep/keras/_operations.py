@@ -8,7 +8,7 @@ import functools
 import inspect
 from types import MappingProxyType
 
-from .. import _lockstep, nest
+from .. import _lockstep, nest, ops as tf
 from .._lockstep import KerasTensor
 from . import saving
 from ._keras_tensor import mark_as_texts, mark_of
@@ -93,7 +93,9 @@ _VALUES = {name: values.split() for name, _, values in (line.strip().partition("
 
 _NEEDS_ALL = ("batch_normalization",)  # Keras' classes of them have no defaults
 
-_MOVE = ("ExpandDims", "Squeeze", "Reshape", "GetItem")  # what takes texts as well: it looks at no element
+# What takes texts as well, for it looks at no element.
+_MOVE = {"ExpandDims": lambda x, axis: tf.expand_dims(x, axis), "Squeeze": lambda x, axis: tf.squeeze(x, axis),
+         "Reshape": lambda x, newshape: tf.reshape(x, newshape), "GetItem": lambda x, key: x[key]}
 
 _of_ops = {}  # op -> what files call it
 _of_classes = {}  # the class in files -> the same
@@ -229,6 +231,13 @@ class Operation(Layer):
 
     def call(self, *args, **kwargs):
         return self._kind_of_op.run(args, kwargs, self.settings)
+
+    def of_texts(self, *args, **kwargs):
+        """The same of texts."""
+        kind = self._kind_of_op
+        if isinstance(kind, _KindOfTensorflow):
+            return kind.run(args, kwargs, self.settings)
+        return _MOVE[kind.class_name](**{**self.settings, **dict(zip(kind.values, args)), **kwargs})
 
     def _refuse_texts(self, values):
         if self._kind_of_op.class_name not in _MOVE:

@@ -43,6 +43,7 @@ class Stage:
         self._steps, self.places = graph.host_steps(), graph.places
         self.needed = {place for step in self._steps for place in step.given}  # by steps on the host
         self.feeds = graph.feeds  # where the engine's inputs come from
+        self.texts = graph.texts
         strategy = model._strategy
         with strategy.scope() if strategy is not None else contextlib.nullcontext():
             self.handle = graph.engine_model()
@@ -153,7 +154,7 @@ class _Graph:
         calls, ends = _calls(model)
         self.places = [(value.name, 0, 0) for value in model._handle.inputs()]
         self._symbols = {}  # place -> value: of the second graph, or one that only says shape and dtype
-        self._texts = set()  # places of texts
+        self.texts = set()  # places of texts
         self._begins = {}  # place -> input of the second graph
         self._all = {}  # place that a call on the engine makes -> the call, as a step
         self._host = []
@@ -168,7 +169,7 @@ class _Graph:
     def _begin(self, place, like, texts=False):
         """A value that the engine's part does not make itself."""
         if texts:
-            self._texts.add(place)
+            self.texts.add(place)
             self._symbols[place] = like
             return
         base = place[0] if isinstance(place[2], int) else f"{place[0]}_{like.name}"
@@ -183,7 +184,7 @@ class _Graph:
         if getattr(layer, "_stage", None) is not None:
             self._take_model(layer, node, given, makes)
             return
-        texts = [place for place in given if place in self._texts]
+        texts = [place for place in given if place in self.texts]
         moves_texts = texts and is_operation(layer._handle)
         if texts and not (layer._on_host or moves_texts):
             layer._refuse_texts([self._symbols[place] for place in texts])
@@ -191,7 +192,7 @@ class _Graph:
             results = nest.flatten(called(layer, node, self._symbols))
         places = [(*makes, number) for number in range(len(results))]
         if layer._on_host or moves_texts:
-            compute = layer._in_model if layer._on_host else layer.call
+            compute = layer._in_model if layer._on_host else layer.of_texts
             self._host.append(_Step(lambda values: [called(compute, node, values)], given, places))
             for place, result in zip(places, results):
                 self._begin(place, result, bool(moves_texts))
@@ -225,7 +226,7 @@ class _Graph:
 
     def _end(self, ends):
         for place in histories(ends):
-            if place in self._texts:
+            if place in self.texts:
                 raise TypeError(f'model "{self._model.name}": "{place[0]}" is one of texts, and results of models are numbers')
         self._ends = ends
         used, waiting = set(), list(histories(ends))

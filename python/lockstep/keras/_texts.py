@@ -4,6 +4,7 @@ import itertools
 import os
 import pathlib
 import string
+import weakref
 
 import numpy as np
 
@@ -115,13 +116,14 @@ class _OfTexts(Layer):
 class _WithVocabulary(_OfTexts):
     """What learns a vocabulary, or is given one: a list, or a file with a token in every line."""
 
-    def __init__(self, vocabulary=None, **settings):
+    def __init__(self, vocabulary=None, vocabulary_size=None, **settings):
         if isinstance(vocabulary, (str, os.PathLike)):
             with open(vocabulary, encoding="utf-8") as lines:
                 vocabulary = lines.read().splitlines()
         elif vocabulary is not None:
             vocabulary = _texts(list(np.asarray(vocabulary, dtype=object).reshape(-1)))
         super().__init__(vocabulary=vocabulary, **settings)
+        self._size_in_file = vocabulary_size  # of one that a file has beside the configuration, and that comes when the model is made
 
     def get_vocabulary(self, include_special_tokens=True):
         return self._lookup.get_vocabulary(include_special_tokens)
@@ -138,9 +140,14 @@ class _WithVocabulary(_OfTexts):
         return self._lookup.vocabulary_size()
 
     def _like_results(self, shapes):
-        if not self._gives_numbers_of_tokens:
+        """Some are known before there is a vocabulary."""
+        if self._gives_numbers_of_tokens:
+            return ops.zeros(self._shape_of_numbers(shapes[0]), dtypes.int64)
+        config = self._lookup.serialize()["config"]
+        size = config["max_tokens"] if config["pad_to_max_tokens"] else self._size_in_file
+        if config["vocabulary"] is not None or size is None:
             return super()._like_results(shapes)
-        return ops.zeros(self._shape_of_numbers(shapes[0]), dtypes.int64)  # which is known before there is a vocabulary
+        return ops.zeros(self._shape_of_counts(shapes[0], config["output_mode"], size), self.compute_dtype)
 
     def _in_model(self, inputs):
         try:
@@ -159,16 +166,40 @@ class _WithVocabulary(_OfTexts):
         return {}
 
     def load_assets(self, folder):
-        """The vocabulary of a file of Keras'."""
+        """The vocabulary of a file of Keras', which begins with the special tokens."""
         path = pathlib.Path(folder, "vocabulary.txt")
-        if path.exists() and self._given.get("vocabulary") is None:
-            with open(path, encoding="utf-8", newline="") as lines:
-                tokens = lines.read().split("\n")
-            worth = pathlib.Path(folder, "idf_weights.npy")
-            self._take_stored(tokens, np.load(worth) if worth.exists() else None)
+        if self._given.get("vocabulary") is not None or not path.exists():
+            return
+        tokens = path.read_text(encoding="utf-8").split("\n")
+        while tokens and not tokens[-1]:
+            tokens.pop()
+        worth = self.__dict__.pop("_worth_of_file", None)
+        if worth is not None:
+            tokens, worth = tokens[self._specials:], worth[self._specials:][:len(tokens) - self._specials]
+        self.set_vocabulary(tokens, worth)
 
-    def _take_stored(self, tokens, weights):
-        self.set_vocabulary(tokens, weights)
+    @property
+    def _specials(self):
+        """How many tokens stand before those that were learned, where tokens are counted."""
+        return self._lookup.serialize()["config"].get("num_oov_indices", 1)
+
+    @property
+    def _keeps_values(self):
+        return self._lookup.serialize()["config"]["output_mode"] == "tf_idf"
+
+    def save_own_variables(self, store):
+        """What each token is worth, as Keras keeps it: those that are not known have the mean."""
+        config = self._lookup.serialize()["config"]
+        worth = config["idf_weights"]
+        if self._keeps_values and worth is not None:
+            whole = np.concatenate([np.full(self._specials, np.mean(worth)), worth]).astype(np.float32)
+            longer = config["max_tokens"] - len(whole) if config["pad_to_max_tokens"] else 0
+            store["idf_weights"] = np.pad(whole, (0, longer))
+
+    def load_own_variables(self, store):
+        """The same, the other way: the vocabulary comes behind it."""
+        if "idf_weights" in store and self._given.get("vocabulary") is None:
+            self.__dict__["_worth_of_file"] = np.asarray(store["idf_weights"])
 
 
 class TextVectorization(_WithVocabulary):
@@ -186,8 +217,10 @@ class TextVectorization(_WithVocabulary):
         super().__init__(max_tokens=max_tokens, standardize=None if self._standardize else standardize, split=None if self._split else split,
                          ngrams=ngrams, output_mode=output_mode, output_sequence_length=output_sequence_length,
                          pad_to_max_tokens=pad_to_max_tokens, vocabulary=vocabulary, idf_weights=idf_weights, name=name,
-                         trainable=kwargs.get("trainable", True))
+                         trainable=kwargs.get("trainable", True), vocabulary_size=kwargs.get("vocabulary_size"))
         self._given.update(standardize=standardize, split=split)
+        if output_mode in ("tf_idf", "tf-idf"):
+            self._lookup_layer = _Inside(self)
 
     def adapt(self, data, batch_size=None, steps=None):
         """Learns the vocabulary."""
@@ -207,6 +240,9 @@ class TextVectorization(_WithVocabulary):
         given = {name: value for name, value in self._given.items() if callable(value)}
         return {**super().get_config(), **given}
 
+    def _shape_of_counts(self, shape, mode, size):
+        return [shape[0], size]
+
     def _shape_of_numbers(self, shape):
         length = self._lookup.serialize()["config"]["output_sequence_length"]
         return [shape[0], shape[0] % 97 + 1 if length is None else length]
@@ -217,6 +253,23 @@ class TextVectorization(_WithVocabulary):
         texts = self._standardized(_texts(texts))
         made = self._lookup(texts) if self._split is None else self._lookup.rows(self._tokens(texts))
         return made[0] if one else made
+
+
+class _Inside(Layer):
+    """The lookup inside of a TextVectorization that weighs tokens: Keras' files keep what they are worth there, too."""
+
+    _needs_no_input = True
+    _keeps_values = True
+
+    def __init__(self, around):
+        super().__init__()
+        self.__dict__["_around"] = weakref.ref(around)
+
+    def save_own_variables(self, store):
+        self._around().save_own_variables(store)
+
+    def load_own_variables(self, store):
+        """The layer around it has them."""
 
 
 def _plain(standardize):
@@ -247,7 +300,8 @@ class StringLookup(_WithVocabulary):
             raise ValueError("StringLookup: there are no sparse tensors")
         super().__init__(max_tokens=max_tokens, num_oov_indices=num_oov_indices, mask_token=mask_token, oov_token=oov_token,
                          vocabulary=vocabulary, idf_weights=idf_weights, invert=invert, output_mode=output_mode,
-                         pad_to_max_tokens=pad_to_max_tokens, salt=salt, name=name, trainable=kwargs.get("trainable", True))
+                         pad_to_max_tokens=pad_to_max_tokens, salt=salt, name=name, trainable=kwargs.get("trainable", True),
+                         vocabulary_size=kwargs.get("vocabulary_size"))
         self._invert = invert
 
     def adapt(self, data, batch_size=None, steps=None):
@@ -258,6 +312,9 @@ class StringLookup(_WithVocabulary):
         if self._invert:
             raise TypeError(f'layer "{self.name}": StringLookup(invert=True) gives texts, which no model has as results: apply it to what predict() gives')
         super()._check_values(values)
+
+    def _shape_of_counts(self, shape, mode, size):
+        return list(encoded_shape(shape, mode, size))
 
     def _shape_of_numbers(self, shape):
         return list(shape)
@@ -379,3 +436,15 @@ class HashedCrossing(_OfTexts):
 
     def compute_output_shape(self, input_shape):
         return encoded_shape(tuple(input_shape[0]), self._output_mode, self._num_bins)
+
+
+def _of_file(cls):
+    def make(config):
+        made = cls.from_config(saving._revived_config(config))
+        saving.keep(made)
+        return made._handle
+    return make
+
+
+for _class in (TextVectorization, StringLookup, Hashing, HashedCrossing):
+    _lockstep.register_keras_layer(_class.__name__, _of_file(_class))

@@ -13,7 +13,7 @@ from . import callbacks as callbacks_module
 from . import losses as losses_module
 from . import metrics as metrics_module
 from . import optimizers as optimizers_module
-from . import saving
+from . import _text_files, saving
 from ._cloning import cloned
 from ._keras_tensor import Input, mark_of
 from ._lambdas import safe_mode
@@ -486,11 +486,12 @@ class Model(Layer):
         path = os.fspath(filepath)
         if format != "onnx":
             raise NotImplementedError(f"export: there is no {format!r} here; format=\"onnx\" writes ONNX, model.save() a .keras file")
-        self._handle.export_onnx(path)
+        self._engine.export_onnx(path)
 
     def to_json(self, indent=None, **kwargs):
         """Keras' JSON of the model."""
-        return self._handle.to_json(-1 if indent is None else indent)
+        text = self._handle.to_json(-1 if indent is None else indent)
+        return text if self._stage is None else _text_files.with_texts(text.encode(), _text_files.places_of_texts(self)).decode()
 
     # --- all that training changes, by name ---
 
@@ -564,6 +565,17 @@ class Model(Layer):
             "metrics": read(metrics_module.deserialize, settings.get("metrics")),
             "loss_weights": settings.get("loss_weights"), "run_eagerly": bool(settings.get("run_eagerly"))}
         self.__dict__["_python_steps"] = {}
+        if self._stage is not None:
+            self._compile_stage(settings)
+
+    def _compile_stage(self, settings):
+        """The engine's part goes on with the optimizer and its state."""
+        compiled = self._compiled
+        weighted = _each_configuration(metrics_module.deserialize, settings.get("weighted_metrics"))
+        steps = settings.get("steps_per_execution")
+        self.__dict__["_compile_settings"] = (
+            compiled["optimizer"]._handle, _engine_loss(compiled["loss"]), compiled["loss_weights"], _engine_metrics(compiled["metrics"]),
+            _engine_metrics(weighted), compiled["run_eagerly"], int(steps or 1), bool(settings.get("auto_scale_loss", True)))
 
     def build(self, input_shape=None):
         """Makes the weights for inputs of these shapes."""
@@ -743,6 +755,9 @@ def clone_model(model, input_tensors=None, clone_function=None, call_function=No
     """The same layers with weights of their own, made anew; not compiled."""
     if input_tensors is not None or clone_function is not None or call_function is not None:
         return cloned(model, Sequential, input_tensors, clone_function, call_function, recursive)
+    if not model._is_written and model._stage is not None:
+        with safe_mode(False):
+            return model_from_config({**json.loads(model.to_json()), "compile_config": None})
     with saving._kept_by() as kept, safe_mode(False):
         made = wrapped(model._handle.clone())
         made.__dict__["_made_with"] = kept

@@ -352,18 +352,24 @@ def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
     _check_overwrite(path, overwrite)
     if '"<lambda>' in model.to_json():
         raise ValueError("save: an activation is a lambda, which has no name by which a file could hold it: define a function")
-    model._handle.save(path)
+    if getattr(model, "_stage", None) is None:
+        model._handle.save(path)
+    else:
+        from . import _text_files
+        _text_files.save(model, path)
 
 
 def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
     """A model that save() wrote, here, in Keras 3 or, as .h5, in Keras 2: compiled, where it was, it goes on training where it stood."""
+    from . import _text_files
     from .layers import wrapped
     path = os.fspath(filepath)
     if not os.path.exists(path):
         raise ValueError(f"load_model: there is no file {path!r}. A .keras file, the folder that one unpacks to, or an .h5 file is read")
-    with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept:
-        model = wrapped(_lockstep.Model.load(path, bool(compile)))
+    with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept, _text_files.readable(path) as (readable, texts):
+        model = wrapped(_lockstep.Model.load(readable, bool(compile)))
         model.__dict__["_made_with"] = kept
+        _text_files.mark_inputs(model, texts)
         model._take_compiled()
     return model
 
@@ -381,17 +387,20 @@ def _kept_by():
 
 def model_from_json(json_string, custom_objects=None):
     """A model of Keras' JSON."""
+    from . import _text_files
     from .layers import wrapped
     with custom_object_scope(custom_objects), _kept_by() as kept:
-        model = wrapped(_lockstep.Model.from_json(json_string))
+        readable, texts = _text_files.without_texts(json_string.encode())
+        model = wrapped(_lockstep.Model.from_json(readable.decode()))
         model.__dict__["_made_with"] = kept
+        _text_files.mark_inputs(model, texts)
         model._take_compiled()
     return model
 
 
 def model_from_config(config, custom_objects=None):
     """The same, of the dictionary."""
-    return model_from_json(json.dumps(serialize_keras_object(config)), custom_objects)
+    return model_from_json(json.dumps(serialize_keras_object(config), ensure_ascii=False), custom_objects)
 
 
 def save_weights(model, filepath, overwrite=True, max_shard_size=None, **kwargs):
