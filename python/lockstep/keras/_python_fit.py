@@ -13,6 +13,10 @@ class PythonFit:
                  steps_per_epoch, validation_steps, shuffle, validation_split):
         self._model, self._loan, self._epochs, self._verbose, self._first = model, loan, int(epochs), verbose, int(initial_epoch)
         self._callbacks = list(callbacks or ())
+        x = model._of_stage(x)
+        if validation_data is not None:
+            given = validation_data if isinstance(validation_data, tuple) else (validation_data,)
+            validation_data = (model._of_stage(given[0]), *given[1:])
         if validation_split:
             x, y, validation_data = _split(x, y, validation_split)
         self._batch_size = batch_size or 32
@@ -21,8 +25,7 @@ class PythonFit:
             self._data = self._data.take(int(steps_per_epoch))
         self._validation = None
         if validation_data is not None:
-            given = validation_data if isinstance(validation_data, tuple) else (validation_data,)
-            self._validation = self._batches(*given, shuffle=False)
+            self._validation = self._batches(*validation_data, shuffle=False)
         if validation_steps is not None:
             chosen = self._validation if self._validation is not None else self._data
             chosen = chosen.take(int(validation_steps))
@@ -67,7 +70,8 @@ class PythonFit:
         for count, batch in enumerate(dataset, 1):
             if moment:
                 self._tell("on_train_batch_begin", count - 1, {})
-            logs = step(batch)
+            with self._model._given_staged():
+                logs = step(batch)
             if moment:
                 told = any(getattr(c, "_wants_batch_logs", False) for c in self._callbacks)
                 self._tell("on_train_batch_end", count - 1, _floats(logs) if told else {})

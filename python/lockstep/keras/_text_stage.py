@@ -7,13 +7,14 @@ those inputs of the model that were numbers all along. A Stage makes these input
 """
 
 import contextlib
+import itertools
 
 import numpy as np
 
 from .. import _lockstep, data, nest, ops
 from .._lockstep import KerasTensor
 from .._texts import TextDataset, Texts, is_text
-from ..tensor import convert_to_tensor, is_tensor
+from ..tensor import TensorShape, convert_to_tensor, is_tensor
 from ._cloning import called, calls_of, histories
 from ._engine_objects import is_operation
 from ._keras_tensor import Input, mark_of
@@ -53,14 +54,7 @@ class Stage:
 
     def of(self, x):
         """What the engine's part is given for this x of fit, evaluate or predict: arrays, or a dataset, as x is."""
-        if isinstance(x, (TextDataset, data.Dataset)):
-            return x.map(self.of_element)
-        from .utils import PyDataset
-        if isinstance(x, PyDataset):
-            return data.Dataset.from_generator(lambda: (self.of_element(*_parts(x[number])) for number in range(len(x))))
-        if hasattr(x, "__next__"):
-            return (self.of_element(*_parts(batch)) for batch in x)
-        return self.of_arrays(x)
+        return _of_data(self, x)
 
     def of_element(self, x, *others):
         """The same of an element of a dataset: (x, y, sample_weight), or x alone."""
@@ -116,6 +110,21 @@ class Stage:
     def is_given_numbers(self, x):
         """Whether x is data that went through this stage before."""
         return not any(is_text(leaf) for leaf in nest.flatten(x))
+
+
+def _of_data(stage, x):
+    if isinstance(x, (TextDataset, data.Dataset)):
+        return x.map(stage.of_element)
+    if _is_py_dataset(x):
+        return data.Dataset.from_generator(lambda: (stage.of_element(*_parts(x[number])) for number in range(len(x))))
+    if hasattr(x, "__next__"):
+        return (stage.of_element(*_parts(batch)) for batch in x)
+    return stage.of_arrays(x)
+
+
+def _is_py_dataset(x):
+    from .utils import PyDataset
+    return isinstance(x, PyDataset)
 
 
 def input_like(x):
@@ -297,5 +306,163 @@ def _calls(model):
 
 # --- models with a call() of their own ----------------------------------------------------------------------------------
 
-class TextsToCome:
-    pass
+class CallStage:
+    """The same for a call() of one's own that applies layers of texts. The first texts are shown to it, and what it applies to them is noted:
+    that is done on the host from then on. The engine's inputs are the numbers that the model is given and, behind them, the results of
+    these layers, which call() gets where it asks for them again."""
+
+    def __init__(self, model, x):
+        self._name = model.name
+        self._like, leaves = _structured(x)
+        self._are_texts = [is_text(leaf) for leaf in leaves]
+        self._first = [_first_rows(leaf, text) for leaf, text in zip(leaves, self._are_texts)]
+        self._calls = self._run = None
+
+    def look(self, model):
+        """Calls the model with the first texts, once. It makes its weights, as for other data of these shapes."""
+        model._handle.apply([ops.zeros(list(leaf.shape)) if text else leaf for leaf, text in zip(self._first, self._are_texts)], {})
+        self.end_of_look()
+
+    def end_of_look(self):
+        if not self._run.calls:
+            raise TypeError(f'the call() of model "{self._name}" makes no numbers of the texts that it is given: apply a layer of texts to them there, '
+                            "such as TextVectorization")
+        self._calls = self._run.calls
+
+    def given(self, inputs):
+        """What call() is given: texts to come in the place of texts."""
+        if self._calls is None:
+            self._run, parts = _Run(None), list(inputs)
+        else:
+            count = self._are_texts.count(False)
+            self._run, numbers = _Run(list(inputs[count:]), self._calls), iter(inputs)
+            parts = [None if text else next(numbers) for text in self._are_texts]
+        for place, text in enumerate(self._are_texts):
+            if text:
+                parts[place] = TextsToCome(self._run, lambda leaves, place=place: leaves[place], self._first[place])
+        return nest.pack_sequence_as(self._like, parts)
+
+    def of(self, x):
+        """What the engine's part is given for this x of fit, evaluate or predict: arrays, or a dataset, as x is."""
+        return _of_data(self, x)
+
+    def of_element(self, x, *others):
+        made = self.of_arrays(x)
+        made = made[0] if len(made) == 1 else tuple(made)
+        return (made, *others) if others else made
+
+    def of_arrays(self, x):
+        """The engine's inputs, in a list."""
+        leaves = _structured(x)[1]
+        if [is_text(leaf) for leaf in leaves] != self._are_texts:
+            raise TypeError(f'model "{self._name}" was given texts and numbers in other places before')
+        leaves = [Texts(leaf) if text else leaf for leaf, text in zip(leaves, self._are_texts)]
+        return [leaf for leaf, text in zip(leaves, self._are_texts) if not text] + [made for compute, _ in self._calls for made in compute(leaves)]
+
+    def is_given_numbers(self, x):
+        """Whether x is data that went through this stage before."""
+        return not holds_texts(x)
+
+
+class _Run:
+    """One run of call(). `calls` are what it applied to texts, (function of the data's leaves, how many results), and their results are made
+    of the first texts; or these are given, as the engine has them, for calls that were noted before."""
+
+    def __init__(self, given, before=()):
+        self.calls, self._given, self._before = [], given, list(before)
+
+    def results(self, compute, texts):
+        """compute() of texts to come: a list."""
+        takes = [text._take for text in texts]
+        if self._given is None:
+            made = compute(*(text._sample for text in texts))
+        else:
+            if len(self.calls) == len(self._before):
+                raise TypeError("call() applies other layers of texts than it did the first time: which ones must not depend on the data")
+            count = self._before[len(self.calls)][1]
+            made, self._given = self._given[:count], self._given[count:]
+        self.calls.append((lambda leaves: compute(*(take(leaves) for take in takes)), len(made)))
+        return made
+
+
+class TextsToCome(Texts):
+    """Texts of the data as the call() of a model sees them: layers of texts take them, and functions that make texts of texts."""
+
+    def __init__(self, run, take, sample):
+        self._run, self._take, self._sample = run, take, sample
+
+    @property
+    def _array(self):
+        raise TypeError("the texts of a model's data are not known in its call(): layers of texts take them, such as TextVectorization, and functions "
+                        "of tf.strings that give texts. What else is to be made of texts is made of the data before, dataset.map(...)")
+
+    @property
+    def shape(self):
+        return TensorShape([None, *self._sample.shape[1:]])
+
+    ndim = property(lambda self: self._sample.ndim)
+
+    def _derived(self, function):
+        """What the function makes of the texts: texts."""
+        sample = function(self._sample)
+        if not isinstance(sample, Texts):
+            return self._array
+        return TextsToCome(self._run, lambda leaves: function(self._take(leaves)), sample)
+
+    def _expand_dims(self, axis):
+        return self._derived(lambda texts: texts._expand_dims(axis))
+
+    def _reshape(self, shape):
+        return self._derived(lambda texts: texts._reshape(shape))
+
+    def _squeeze(self, axes):
+        return self._derived(lambda texts: texts._squeeze(axes))
+
+    def __getitem__(self, key):
+        return self._derived(lambda texts: texts[key])
+
+    def __repr__(self):
+        return f"<texts of the data, shape={self.shape}>"
+
+
+def numbers_of(compute, texts):
+    """What compute() makes of texts to come, a list of tensors."""
+    return texts[0]._run.results(compute, texts)
+
+
+def first_of(x):
+    """(the first data of x, x to be read from there) of what may be an iterator."""
+    if isinstance(x, TextDataset):
+        first = x._first()
+    elif hasattr(x, "__next__"):
+        first = next(x)
+        x = itertools.chain([first], x)
+    elif _is_py_dataset(x):
+        first = x[0]
+    else:
+        return x, x
+    return (first[0] if isinstance(first, (tuple, list)) else first), x
+
+
+def holds_texts(x):
+    """Whether arrays, in lists and dictionaries, have texts among them."""
+    return any(is_text(leaf) for leaf in _structured(x)[1])
+
+
+def _structured(x):
+    """(x with nothing in it, its arrays) of arrays in lists, tuples and dictionaries; a list of texts is an array."""
+    if isinstance(x, dict):
+        x = {name: _one(part) for name, part in x.items()}
+        return {name: None for name in x}, [x[name] for name in sorted(x)]
+    if isinstance(x, (tuple, list)) and x and all(getattr(part, "ndim", 0) or hasattr(part, "to_numpy") for part in x):
+        return type(x)(None for _ in x), [_one(part) for part in x]
+    return None, [_one(x)]
+
+
+def _one(part):
+    return part.to_numpy() if hasattr(part, "to_numpy") else part
+
+
+def _first_rows(leaf, text):
+    made = Texts(leaf) if text else convert_to_tensor(leaf)
+    return made[:2] if made.ndim else made

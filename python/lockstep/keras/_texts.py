@@ -79,7 +79,15 @@ class _OfTexts(Layer):
             self._check_values(parts)
             return super().__call__(inputs)
         to_come = [part for part in parts if isinstance(part, _text_stage.TextsToCome)]
-        return to_come[0].result_of(self, inputs) if to_come else self._of(inputs)
+        if not to_come:
+            return self._of(inputs)
+        if len(to_come) < len(parts):
+            raise TypeError(f'layer "{self.name}" ({type(self).__name__}) takes texts of the data alone in the call() of a model, and was given numbers, too')
+        return _text_stage.numbers_of(lambda *texts: [self._in_call(texts[0] if parts is not inputs else list(texts))], to_come)[0]
+
+    def _in_call(self, inputs):
+        """The results in the call() of a model."""
+        return self._in_model(inputs)
 
     def _check_values(self, values):
         """Which values of a model it takes."""
@@ -156,14 +164,22 @@ class _WithVocabulary(_OfTexts):
             raise FailedPreconditionError(f'layer "{self.name}" ({type(self).__name__}) has no vocabulary yet, which says what its model computes: call '
                                           f"{self.name}.adapt(texts) or set_vocabulary() first") from error
 
-    # Keras keeps a vocabulary that was learned in a file beside the model; here it is part of the configuration, and theirs are read.
+    def _in_call(self, inputs):
+        if saving.is_reading() and self._lookup.serialize()["config"]["vocabulary"] is None:  # which comes when the model is made
+            return self._like_results([tuple(inputs.shape)])
+        return super()._in_call(inputs)
+
+    # A vocabulary that was learned is part of the configuration here, and a file in an archive, as Keras keeps it: a model with a call() of
+    # its own says no configuration of its layers.
 
     @property
     def _keeps_files(self):
-        return saving.is_reading()
+        return saving.is_reading() or saving.is_writing_archive()
 
-    def _files_for_file(self):
-        return {}
+    def save_assets(self, folder):
+        """The vocabulary as a file, where it was learned."""
+        if self._given.get("vocabulary") is None and self._lookup.serialize()["config"]["vocabulary"] is not None:
+            pathlib.Path(folder, "vocabulary.txt").write_text("\n".join(self.get_vocabulary()), encoding="utf-8")
 
     def load_assets(self, folder):
         """The vocabulary of a file of Keras', which begins with the special tokens."""
@@ -239,6 +255,13 @@ class TextVectorization(_WithVocabulary):
     def get_config(self):
         given = {name: value for name, value in self._given.items() if callable(value)}
         return {**super().get_config(), **given}
+
+    def save_assets(self, folder):
+        """The vocabulary as a file, and once more where Keras keeps that of the lookup inside."""
+        super().save_assets(folder)
+        inside = pathlib.Path(folder, "_lookup_layer")
+        inside.mkdir()
+        super().save_assets(inside)
 
     def _shape_of_counts(self, shape, mode, size):
         return [shape[0], size]

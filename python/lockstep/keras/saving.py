@@ -185,6 +185,11 @@ def is_reading():
     return getattr(_made, "list", None) is not None
 
 
+def is_writing_archive():
+    """Whether a .keras file is being written, in which layers may keep files of their own."""
+    return getattr(_made, "archive", False)
+
+
 def saved_form(obj):
     """(class name, configuration) of what is written in Python, as files hold it."""
     if inspect.isfunction(obj) or inspect.ismethod(obj) or inspect.isbuiltin(obj):
@@ -352,11 +357,15 @@ def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
     _check_overwrite(path, overwrite)
     if '"<lambda>' in model.to_json():
         raise ValueError("save: an activation is a lambda, which has no name by which a file could hold it: define a function")
-    if getattr(model, "_stage", None) is None:
-        model._handle.save(path)
-    else:
-        from . import _text_files
-        _text_files.save(model, path)
+    _made.archive = path.endswith(".keras")
+    try:
+        if getattr(model, "_stage", None) is None:
+            model._handle.save(path)
+        else:
+            from . import _text_files
+            _text_files.save(model, path)
+    finally:
+        _made.archive = False
 
 
 def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
