@@ -71,9 +71,11 @@ class InFiles:
                         name = _in_files(type(part).__name__) if isinstance(part, InFiles) else "container"
                         count = used[name] = used.get(name, -1) + 1
                         visit(part, f"{path}/{name}" + (f"_{count}" if count else ""))
-        for name in sorted(vars(self)):
-            if not name.startswith("__") and name not in _FRONT:
-                visit(vars(self)[name], name)
+        held = {name: value for name, value in vars(self).items() if not name.startswith("__") and name not in _FRONT}
+        if hasattr(type(self), "layers"):  # a model's list of its layers is an attribute like others, and some come behind it
+            held["layers"] = self.layers
+        for name in sorted(held, key=lambda name: (name.startswith("_"), name)):
+            visit(held[name], name)
         return [places[key] for key in keys] if all(key in places for key in keys) else None
 
     def _config_for_engine(self):

@@ -95,7 +95,7 @@ _NEEDS_ALL = ("batch_normalization",)  # Keras' classes of them have no defaults
 
 # What takes texts as well, for it looks at no element.
 _MOVE = {"ExpandDims": lambda x, axis: tf.expand_dims(x, axis), "Squeeze": lambda x, axis: tf.squeeze(x, axis),
-         "Reshape": lambda x, newshape: tf.reshape(x, newshape), "GetItem": lambda x, key: x[key]}
+         "Reshape": lambda x, newshape: tf.reshape(x, newshape), "GetItem": lambda x, key: x[tuple(key) if isinstance(key, list) else key]}
 
 _of_ops = {}  # op -> what files call it
 _of_classes = {}  # the class in files -> the same

@@ -15,6 +15,7 @@ from ..errors import FailedPreconditionError
 from ..tensor import convert_to_tensor
 from . import _text_stage, saving
 from ._configured import serialized
+from ._keras_tensor import Input
 from ._layer import Layer, _policy_name
 from ._preprocessing import encoded_shape
 
@@ -169,6 +170,9 @@ class _WithVocabulary(_OfTexts):
             return self._like_results([tuple(inputs.shape)])
         return super()._in_call(inputs)
 
+    def compute_output_shape(self, input_shape):
+        return tuple(self(Input(batch_shape=tuple(input_shape), dtype="string")).shape)
+
     # A vocabulary that was learned is part of the configuration here, and a file in an archive, as Keras keeps it: a model with a call() of
     # its own says no configuration of its layers.
 
@@ -255,6 +259,12 @@ class TextVectorization(_WithVocabulary):
     def get_config(self):
         given = {name: value for name, value in self._given.items() if callable(value)}
         return {**super().get_config(), **given}
+
+    @classmethod
+    def from_config(cls, config, custom_objects=None):
+        with saving.custom_object_scope(custom_objects):
+            functions = {name: saving.deserialize_keras_object(config[name]) for name in ("standardize", "split") if isinstance(config.get(name), dict)}
+            return cls(**{**config, **functions})
 
     def save_assets(self, folder):
         """The vocabulary as a file, and once more where Keras keeps that of the lookup inside."""
@@ -348,6 +358,10 @@ class StringLookup(_WithVocabulary):
             made = self._lookup.tokens(_lockstep.ops.reshape(numbers, [-1]))
             return Texts(np.array(made, dtype=object).reshape(tuple(numbers.shape)))
         tokens = _array_of(tokens)
+        if isinstance(tokens, np.ndarray) and tokens.ndim > 2:
+            rows = self._of(tokens.reshape(-1, tokens.shape[-1]))
+            mode = self._lookup.serialize()["config"]["output_mode"]
+            return ops.reshape(rows, encoded_shape(tokens.shape, mode, rows.shape[-1]))
         one = _is_one(tokens)
         if not one and isinstance(tokens, (list, tuple, np.ndarray)) and len(tokens) and isinstance(tokens[0], (list, tuple, np.ndarray, Texts)):
             return self._lookup.rows([_texts(list(row)) for row in map(_array_of, tokens)])

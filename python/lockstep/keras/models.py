@@ -161,11 +161,13 @@ class Model(Layer):
         return self._unpacked(self._handle.apply([convert_to_tensor(number) for number in numbers], options))
 
     def _call_with(self, args, kwargs):
-        if args:
-            self._begin_with(args[0])
-        stage = self._stage
+        stage = self.__dict__.get("_text_stage", self)
+        if stage is self:
+            if args:
+                self._begin_with(args[0])
+            stage = self._stage
         if stage is None:
-            if self._is_written and args and ("_call_stage" in self.__dict__ or not is_tensor(args[0]) and holds_texts(args[0])):
+            if args and ("_call_stage" in self.__dict__ or not is_tensor(args[0]) and self._is_written and holds_texts(args[0])):
                 return self._call_on_texts(*args, **kwargs)
             return super()._call_with(args, kwargs)
         kwargs = dict(kwargs)
@@ -186,6 +188,8 @@ class Model(Layer):
 
     def _refuse_texts(self, values):
         """Each value of a model is one of texts where the input is."""
+        if self._is_written:
+            super()._refuse_texts(values)
         for value, own in zip(values, self._handle.inputs()):
             texts = mark_of(own) is not None
             if (mark_of(value) is not None) != texts:
@@ -795,7 +799,7 @@ class Sequential(Model):
             layers[0]._begin_with(like)
         for _ in layers:
             self._handle.pop()
-        self.__dict__["_mark_of_input"] = mark_of(like)
+        self.__dict__.update(_begun_by_input=True, _mark_of_input=mark_of(like))
         self._handle.add_input(like)
         for layer in layers:
             self._handle.add(layer._handle)
