@@ -358,10 +358,15 @@ class StringLookup(_WithVocabulary):
             made = self._lookup.tokens(_lockstep.ops.reshape(numbers, [-1]))
             return Texts(np.array(made, dtype=object).reshape(tuple(numbers.shape)))
         tokens = _array_of(tokens)
-        if isinstance(tokens, np.ndarray) and tokens.ndim > 2:
-            rows = self._of(tokens.reshape(-1, tokens.shape[-1]))
+        array = np.asarray(tokens, dtype=object) if isinstance(tokens, (list, np.ndarray)) else None
+        if array is not None and array.ndim > 1:
             mode = self._lookup.serialize()["config"]["output_mode"]
-            return ops.reshape(rows, encoded_shape(tokens.shape, mode, rows.shape[-1]))
+            if mode in ("int", "one_hot"):  # each by itself
+                each = self._lookup(_texts(array))
+                return ops.reshape(each, encoded_shape(array.shape, mode, each.shape[-1]))
+            if array.ndim > 2:
+                rows = self._of(array.reshape(-1, array.shape[-1]))
+                return ops.reshape(rows, encoded_shape(array.shape, mode, rows.shape[-1]))
         one = _is_one(tokens)
         if not one and isinstance(tokens, (list, tuple, np.ndarray)) and len(tokens) and isinstance(tokens[0], (list, tuple, np.ndarray, Texts)):
             return self._lookup.rows([_texts(list(row)) for row in map(_array_of, tokens)])
