@@ -478,6 +478,8 @@ def main(what, folder):
     folder = pathlib.Path(folder)
     only = os.environ.get("LOCKSTEP_KERAS_CASE", "")
     failures, names = 0, [name for name in CASES if only in name]
+    if what == "read":  # Keras writes models of texts on TensorFlow alone
+        names = [name for name in names if not name.startswith("texts_") or (folder / f"{name}.npz").exists()]
     for name in names:
         keras.backend.clear_session()
         try:

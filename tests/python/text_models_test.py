@@ -112,6 +112,7 @@ class TextModels(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
+        keras.utils.set_random_seed(5)
 
     def same(self, one, other):
         np.testing.assert_array_equal(np.asarray(one), np.asarray(other))
@@ -171,6 +172,10 @@ class TextModels(unittest.TestCase):
         self.same(predicted(exported, tf.constant(REVIEWS)), scores)
         self.assertEqual([layer.name for layer in exported.layers], [vectorize.name, trained.name, exported.layers[2].name])
         self.assertEqual(exported.inputs[0].dtype, tf.string)
+        for begin in (keras.Input((1,), dtype=tf.string), layers.InputLayer(shape=(1,), dtype="string")):
+            self.same(predicted(keras.Sequential([begin, vectorize]), REVIEWS), vectorize(REVIEWS))
+        around = keras.Sequential([keras.Sequential([vectorize, layers.Embedding(30, 2)]), layers.Flatten()])
+        self.same(predicted(around, REVIEWS), np.reshape(around.layers[0].layers[1](vectorize(REVIEWS)), (48, 10)))
 
     def test_texts_and_numbers_by_name(self):
         model = mixed()

@@ -71,7 +71,7 @@ def mark_as_texts(value):
 
 def mark_of(value):
     """The mark of a value that stands for texts; None: it stands for numbers."""
-    return _marks.get(value._key) if _marks else None
+    return _marks.get(value._key) if _marks and value is not None else None
 
 
 KerasTensor.dtype = property(lambda self: _dtype_of_engine(self) if mark_of(self) is None else string)

@@ -64,14 +64,14 @@ class PythonFit:
     def _pass(self, dataset, step, moment):
         for metric in self._model._metrics_of_steps():
             metric.reset_state()
+        step = self._model._step_on_staged(step)
         logs, count = {}, 0
         if self._spread:
             dataset = self._model._strategy.experimental_distribute_dataset(dataset)
         for count, batch in enumerate(dataset, 1):
             if moment:
                 self._tell("on_train_batch_begin", count - 1, {})
-            with self._model._given_staged():
-                logs = step(batch)
+            logs = step(batch)
             if moment:
                 told = any(getattr(c, "_wants_batch_logs", False) for c in self._callbacks)
                 self._tell("on_train_batch_end", count - 1, _floats(logs) if told else {})

@@ -1,7 +1,7 @@
 """The text stage of a model: what its layers of texts make of the data, before the engine sees any.
 
 Tensors hold no texts, so the engine has no values of them (decision 0146). A model that takes texts is put together in the engine as it is
-written, with integers that stand for texts: that graph says what its layers, weights, summary, configuration and files are, and is
+written, with numbers that stand for texts: that graph says what its layers, weights, summary, configuration and files are, and is
 never run. What runs is a second graph over the same layers, which begins where the layers of texts end: its inputs are their results, and
 those inputs of the model that were numbers all along. A Stage makes these inputs of data: at once of arrays, batch by batch of datasets.
 """

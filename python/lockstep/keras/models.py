@@ -1,6 +1,5 @@
 """keras.models: layers that can be trained."""
 
-import contextlib
 import json
 import os
 import tempfile
@@ -125,15 +124,18 @@ class Model(Layer):
         stage = self._stage
         return x if stage is None or x is None else stage.of(x)
 
-    @contextlib.contextmanager
-    def _given_staged(self):
-        """Inside, it is called with what the stage made of the data, as steps that are written in Python call it."""
-        before = self.__dict__.get("_is_staged", False)
-        self.__dict__["_is_staged"] = True
-        try:
-            yield
-        finally:
-            self.__dict__["_is_staged"] = before
+    def _step_on_staged(self, step):
+        """A step that is written in Python and calls the model with what the stage made of the data."""
+        if self._stage is None and "_call_stage" not in self.__dict__:
+            return step
+
+        def on_staged(batch):
+            self.__dict__["_is_staged"] = True
+            try:
+                return step(batch)
+            finally:
+                self.__dict__["_is_staged"] = False
+        return on_staged
 
     def _begin_with(self, x):
         """Hears of the first data."""
@@ -746,6 +748,8 @@ class Sequential(Model):
 
     def add(self, layer, rebuild=True):
         """One more."""
+        if mark_of(given := getattr(layer, "__dict__", {}).get("_tensor")) is not None:  # an InputLayer of texts
+            layer = given
         if isinstance(layer, KerasTensor):
             self.__dict__.update(_begun=True, _begun_by_input=True, _mark_of_input=mark_of(layer))
             self._handle.add_input(layer)

@@ -6,6 +6,7 @@ import tensorflow as tf
 from tensorflow import keras
 from tensorflow.keras import layers
 
+keras.utils.set_random_seed(3)
 rng = np.random.default_rng(3)
 good, bad = ["great", "loved", "brilliant", "warm", "funny"], ["awful", "boring", "hated", "cold", "dull"]
 plain = ["the", "film", "was", "and", "it", "a", "story"]
@@ -53,7 +54,7 @@ with strategy.scope():
     x = layers.Bidirectional(layers.LSTM(4))(x)
     outputs = layers.Dense(1, activation='sigmoid')(layers.Concatenate()([x, stars]))
     functional = keras.Model([text, stars], outputs)
-    functional.compile('adam', 'binary_crossentropy', metrics=['accuracy'])
+    functional.compile(keras.optimizers.Adam(0.01), 'binary_crossentropy', metrics=['accuracy'])
 functional.summary()
 x = {'review': np.array(reviews), 'stars': rng.normal(size=(320, 1)).astype('float32')}
 y = np.array(labels, 'float32')
