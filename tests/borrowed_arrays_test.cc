@@ -25,5 +25,17 @@ TEST(BorrowedArrays, AreGivenBack) {
   EXPECT_TRUE(held.expired()) << "nothing of the model keeps its data";
 }
 
+TEST(BorrowedArrays, ThatAFunctionCapturesAreCopied) {
+  std::vector<float> memory = {1, 2, 3, 4};
+  Tensor whole = from_blob(memory.data(), {DType::float32, {2, 2}});
+  const Tensor turned = transpose(whole);
+  auto compiled = function([whole, turned](const Tensor& x) { return x * whole + turned; });
+  const Tensor one = Tensor::full(DType::float32, {2, 2}, 1);
+  const std::vector<float> before = compiled(one).to_vector<float>();
+  give_back(std::move(whole));
+  for (float& element : memory) element = 100;
+  EXPECT_EQ(compiled(one).to_vector<float>(), before);
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -136,8 +136,8 @@ TEST(Names, AxesByPositionListsInBraces) {
 
 TEST(Names, MemoryOfOthers) {
   std::vector<float> rows{1, 2, 3, 4, 5, 6};
-  tf::Tensor x = tf::from_blob(rows.data(), {tf::float32, {2, 3}});
-  EXPECT_EQ(x.numpy().data(), rows.data());
+  EXPECT_EQ(tf::from_blob(rows.data(), {tf::float32, {2, 3}}).numpy().data(), rows.data());
+  tf::Tensor x = tf::lend(rows.data(), {tf::float32, {2, 3}});
   const tf::Tensor kept = x;
   tf::give_back(std::move(x));
   rows[0] = 9;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "lockstep/execute/function.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/ops/array.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
@@ -17,13 +19,71 @@ namespace lockstep::testing {
 // dense: something else reads the gradient, so that it is made.
 enum class How { sparse, dense, eager };
 
+inline Tensor squares(const Variable& table, const Tensor& rows, const Tensor& wanted) {
+  return reduce_sum(square(gather(table, rows) - wanted));
+}
+
+struct TableCase {
+  std::string name;
+  std::function<keras::optimizers::Optimizer()> optimizer;
+  // Of the rows that are looked up, and what they are wanted to be.
+  std::function<Tensor(const Variable& table, const Tensor& rows, const Tensor& wanted)> loss = squares;
+  bool sparse = true;      // no gradient of the table's size is made
+  bool converted = false;  // the gradient is more than one sum by row: the update makes it, whoever reads it
+};
+
+inline std::vector<TableCase> table_cases() {
+  namespace o = keras::optimizers;
+  const auto adam = [] { return o::Adam(); };
+  std::vector<TableCase> cases;
+  for (const char* name : {"sgd", "adam", "adamw", "rmsprop", "adagrad", "adadelta", "nadam", "lion"})
+    cases.push_back({name, [name] { return o::Optimizer(name); }});
+  const std::vector<TableCase> settings = {
+      {"nesterov", [] { return o::SGD({.momentum = 0.9, .nesterov = true}); }},
+      {"amsgrad", [] { return o::Adam({.amsgrad = true}); }},
+      {"average", [] { return o::Adam({.use_ema = true, .ema_overwrite_frequency = 2}); }},
+      {"clipped_values", [] { return o::Adam({.clipvalue = 0.1}); }},
+      {"clipped_norm", [] { return o::Adam({.clipnorm = 0.1}); }, squares, false},
+      {"decayed", [] { return o::Adam({.weight_decay = 0.1}); }},
+      {"scaled_loss", [] { return o::Adam({.loss_scale_factor = 128.0}); }},
+      {"accumulated", [] { return o::Adam({.gradient_accumulation_steps = 2}); }},
+      {"looked_up_twice", adam,
+       [](const Variable& table, const Tensor& rows, const Tensor& wanted) {
+         const Tensor others = floormod(rows * 3 + 1, table.spec().shape[0]);
+         return reduce_sum(square(gather(table, rows) - wanted + gather(table, others)));
+       },
+       true, true},
+      {"tied", adam,
+       [](const Variable& table, const Tensor& rows, const Tensor& wanted) {
+         const Tensor some = slice(gather(table, rows) - wanted, {0, 0}, {8, -1});
+         return 1e-6 * reduce_sum(square(matmul(some, transpose(table))));
+       },
+       true, true},
+      {"penalized", adam,
+       [](const Variable& table, const Tensor& rows, const Tensor& wanted) {
+         return squares(table, rows, wanted) + 1e-4 * reduce_sum(square(table));
+       },
+       true, true},
+      {"in_16_bits", adam,
+       [](const Variable& table, const Tensor& rows, const Tensor& wanted) {
+         const Tensor found = gather(cast(table, DType::bfloat16), rows);
+         return cast(reduce_sum(square(found - cast(wanted, DType::bfloat16))), DType::float32);
+       },
+       true, true}};
+  cases.insert(cases.end(), settings.begin(), settings.end());
+  return cases;
+}
+
 // A table, and an optimizer with what it remembers of it.
 class TrainedTable {
  public:
-  static constexpr int64_t kRows = 32 << 10, kWidth = 32, kLookups = 64;  // 4 MiB of float32
+  static constexpr int64_t kRows = 64 << 10, kWidth = 32;  // 4 MiB in 16 bits
+  static constexpr int64_t kLookups = 256;  // a row that has a third of them is summed in parts
 
-  explicit TrainedTable(const std::string& optimizer)
-      : table_(Tensor::from(numbers(kRows, 1), {kRows, kWidth}), {.name = "table"}), optimizer_(optimizer) {
+  explicit TrainedTable(const TableCase& c)
+      : loss_(c.loss),
+        table_(Tensor::from(numbers(kRows, 1), {kRows, kWidth}), {.name = "table"}),
+        optimizer_(c.optimizer()) {
     optimizer_.build({table_});
   }
 
@@ -31,7 +91,7 @@ class TrainedTable {
   std::vector<std::vector<float>> train(How how) {
     const auto step = [&](const Tensor& rows, const Tensor& wanted) {
       GradientTape tape;
-      const Tensor loss = reduce_sum(square(gather(table_, rows) - wanted));
+      const Tensor loss = optimizer_.scale_loss(loss_(table_, rows, wanted));
       const Tensor gradient = tape.gradient(loss, table_);
       const Tensor result = how == How::dense ? loss + 0.0 * reduce_max(abs(gradient)) : loss;
       optimizer_.apply_gradients(std::array{gradient}, {table_});
@@ -63,6 +123,7 @@ class TrainedTable {
     return values;
   }
 
+  decltype(TableCase::loss) loss_;
   Variable table_;
   keras::optimizers::Optimizer optimizer_;
   std::string explained_;

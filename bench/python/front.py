@@ -8,7 +8,8 @@ them: compare the figures of one run with each other, not with those of another.
 
 Where memory lies makes one process 5% faster than another of the same program, so several of each side are asked. Processes that ran
 side by side are a pair: a ratio is the median over the pairs, and behind it stands the middle half of them. Where that is wide, or the
-machine was busy before, the ratio says little.
+machine was busy before, the ratio of the times says little; that of the processor time, which Linux keeps for every process, says what it
+says on a busy machine, too. With --core all sides run on that core alone, and no thread works, or spins, beside another.
 """
 
 import argparse
@@ -42,8 +43,15 @@ class Side:
         self.works = self._process.stdout.readline().split()
 
     def seconds(self, work, count):
+        """What a call takes, and how much of it processors worked for all threads."""
+        before = self._worked()
         print(work, count, file=self._process.stdin, flush=True)
-        return float(self._process.stdout.readline())
+        taken = float(self._process.stdout.readline())
+        return taken, (self._worked() - before) / count
+
+    def _worked(self):
+        """Of all its threads, those that have ended, too: what clock_getcpuclockid(3) names."""
+        return time.clock_gettime((~self._process.pid << 3) | 2)
 
     def close(self):
         self._process.stdin.close()
@@ -74,7 +82,7 @@ def sides(wanted):
 
 
 def compare(work, processes, rounds):
-    """{side: what its processes took, one after the other}, each the median of readings taken in turn with those of the other sides."""
+    """{side: (time, processor time) of its processes, one after the other}, medians of readings taken in turn with those of the other sides."""
     count, _, _, wanted = WORKS[work]
     taken = {}
     for _ in range(processes):
@@ -87,7 +95,7 @@ def compare(work, processes, rounds):
         for side in made.values():
             side.close()
         for name, values in readings.items():
-            taken.setdefault(name, []).append(statistics.median(values))
+            taken.setdefault(name, []).append(tuple(statistics.median(part) for part in zip(*values)))
     return taken
 
 
@@ -104,18 +112,25 @@ def importing(rounds):
             subprocess.run([sys.executable, "-c", statement], check=True, env=environment)
             return time.perf_counter() - start
         readings = [[seconds(statement) for statement in statements] for _ in range(rounds + 1)]
-    return {"lockstep": [lockstep - empty for empty, _, lockstep in readings[1:]], "numpy": [numpy - empty for empty, numpy, _ in readings[1:]]}
+    return {"lockstep": [(lockstep - empty,) for empty, _, lockstep in readings[1:]], "numpy": [(numpy - empty,) for empty, numpy, _ in readings[1:]]}
+
+
+def ratio(others, own):
+    """The median, and the middle half."""
+    ratios = sorted(other / mine for other, mine in zip(others, own))
+    last = len(ratios) - 1
+    return f"{statistics.median(ratios):.3f}", f"{ratios[round(last / 4)]:.3f} to {ratios[round(last * 3 / 4)]:.3f}"
 
 
 def told(work, taken, scale, unit):
-    own = taken["lockstep"]
+    own, *own_work = zip(*taken.pop("lockstep"))
     others = []
     for name, values in taken.items():
-        if name != "lockstep":
-            ratios = sorted(value / mine for value, mine in zip(values, own))
-            last = len(ratios) - 1
-            others.append(f"{name} {statistics.median(values) * scale:.4g} ({statistics.median(ratios):.3f} times as long, "
-                          f"{ratios[round(last / 4)]:.3f} to {ratios[round(last * 3 / 4)]:.3f})")
+        times, *work_of = zip(*values)
+        text = "{} times as long, {}".format(*ratio(times, own))
+        if work_of:
+            text += "; {} of the processor time, {}".format(*ratio(work_of[0], own_work[0]))
+        others.append(f"{name} {statistics.median(times) * scale:.4g} ({text})")
     print(f"{work}: lockstep {statistics.median(own) * scale:.4g} {unit}; {', '.join(others)}", flush=True)
 
 
@@ -123,8 +138,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--processes", type=int, default=3, help="processes of every side")
     parser.add_argument("--rounds", type=int, default=9, help="readings of every process")
+    parser.add_argument("--core", type=int, help="the core that all sides run on; default: all cores")
     parser.add_argument("works", nargs="*", choices=[*WORKS, "import", []], help="default: all")
     options = parser.parse_args()
+    if options.core is not None:
+        os.sched_setaffinity(0, {options.core})  # of what is started from here, too
     busy = os.getloadavg()[0]
     if busy > 0.5:
         print(f"the machine is busy: {busy:.1f} threads of others ran at once in the minute before", flush=True)

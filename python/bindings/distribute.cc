@@ -4,6 +4,7 @@
 #include "lockstep/keras/layer.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/observe/run_report.h"
+#include "lockstep/ops/collective.h"
 #include "python.h"
 #include "structures.h"
 
@@ -207,6 +208,7 @@ void bind_distribute(nb::module_& m) {
 
   m.def("replica_id", [] { return distribute::replica_id(here()); });
   m.def("num_replicas_in_sync", &distribute::num_replicas_in_sync);
+  m.def("global_batch_size", [](Any batch) { return lockstep::global_batch_size(tensor(batch), here()); });
   m.def("all_reduce", [](const std::string& op, Any value) {
     return distribute::all_reduce(reduce_op(op), tensor(value), here());
   });

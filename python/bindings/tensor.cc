@@ -16,7 +16,7 @@ namespace {
 
 // --- elements ------------------------------------------------------------------------------------------------------------
 
-// The elements of a tensor in host memory, and what keeps them there.
+// The elements of a tensor in host memory, and what keeps them there and as they are: of arrays that are lent a copy.
 struct HostElements {
   const void* data = nullptr;
   std::shared_ptr<const void> owner;
@@ -139,17 +139,31 @@ Tensor from_array(const HostArray& array) {
   });
 }
 
-// The elements where they are, unless they lie between those of a tensor.
-Tensor borrow_array(const HostArray& array) {
+// The last tensor may be let go of by any thread, and when the interpreter has ended.
+std::shared_ptr<const HostArray> held(const HostArray& array) {
+  return {new HostArray(array), [](const HostArray* held) {
+            if (!Py_IsInitialized()) return;
+            const nb::gil_scoped_acquire acquire;
+            delete held;
+          }};
+}
+
+bool aligned(const HostArray& array, const TensorSpec& spec) {
+  return reinterpret_cast<uintptr_t>(array.data()) % size_of(spec.dtype) == 0;
+}
+
+// The elements where they are, as long as the tensor lives.
+Tensor shared_array(const HostArray& array) {
   const TensorSpec spec = spec_of(array);
-  if (reinterpret_cast<uintptr_t>(array.data()) % size_of(spec.dtype) != 0) return from_array(array);
-  // The last tensor may be let go of by any thread, and when the interpreter has ended.
-  const std::shared_ptr<const HostArray> owner(new HostArray(array), [](const HostArray* held) {
-    if (!Py_IsInitialized()) return;
-    const nb::gil_scoped_acquire acquire;
-    delete held;
-  });
-  return from_blob(owner->data(), spec, owner, when_asked());
+  if (!aligned(array, spec)) throw nb::type_error("the elements lie between those of a tensor");
+  return from_blob(array.data(), spec, held(array), when_asked());
+}
+
+// The elements where they are until they are given back, unless they lie between those of a tensor.
+Tensor lent_array(const HostArray& array) {
+  const TensorSpec spec = spec_of(array);
+  if (!aligned(array, spec)) return from_array(array);
+  return lend(array.data(), spec, held(array), when_asked());
 }
 
 // --- operators -----------------------------------------------------------------------------------------------------------
@@ -354,6 +368,16 @@ void bind_tensor(nb::module_& m) {
                    "Whether it stands for a value of a function that is being traced.")
       .def("_to", [](const Tensor& x,
                      const std::string& device) { return x.to(device_by_name(device, here()), here()); })
+      // On this device, or the current one, where it is in host memory now, and no longer lent: for what is computed of it op by
+      // op.
+      .def("_at_hand",
+           [](const Tensor& x, const std::string& device) {
+             if (x.device(here()).kind() != DeviceKind::cpu) return x;
+             return owned(x, device.empty() ? current_device(here()) : device_by_name(device, here()),
+                          here());
+           })
+      // Another object for the same tensor.
+      .def("_again", [](const Tensor& x) { return x; })
       .def("_ndarray", &as_ndarray)
       // Elements of bfloat16 as they are in memory, for whoever has a type for them.
       .def("_bits",
@@ -380,7 +404,8 @@ void bind_tensor(nb::module_& m) {
                                       "A tensor, which is given back where it is called.")
       .def("__call__", [](const ValueOfVariable& x) { return Tensor(x); });
   m.def("from_array", &from_array);
-  m.def("borrow_array", &borrow_array);
+  m.def("shared_array", &shared_array, nb::arg().noconvert());
+  m.def("lent_array", &lent_array);
   m.def("give_back", [](nb::handle tensor) { give_back(std::move(*nb::inst_ptr<Tensor>(tensor))); });
   m.def("scalar", [](nb::handle value, nb::handle type) {
     return dispatch(dtype(type), [&]<class T>() {
@@ -412,14 +437,15 @@ void bind_tensor(nb::module_& m) {
            };
          const bool is_value =
              nb::isinstance<Tensor>(initial_value) || nb::isinstance<Variable>(initial_value);
-         const nb::object value = !is_value && PyCallable_Check(initial_value.ptr())
-                                      ? nb::borrow<nb::callable>(initial_value)()
-                                      : nb::borrow(initial_value);
+         nb::object value = !is_value && PyCallable_Check(initial_value.ptr())
+                                ? nb::borrow<nb::callable>(initial_value)()
+                                : nb::borrow(initial_value);
          require(!value.is_none(), ErrorCode::invalid_argument, here(), "Variable: takes an initial value");
          Tensor initial = type.is_none() ? tensor(value) : tensor(value, dtype(type));
          if (!type.is_none() && initial.dtype() != dtype(type))
            initial = cast({initial, here()}, dtype(type));
-         new (self) Variable(TensorLike(initial, here()), std::move(options), here());
+         value.reset();  // a tensor that nobody else holds becomes the variable's memory
+         new (self) Variable(TensorLike(std::move(initial), here()), std::move(options), here());
        },
        "initial_value"_a = nb::none(), "trainable"_a = nb::none(), "validate_shape"_a = nb::none(),
        "caching_device"_a = nb::none(), "name"_a = nb::none(), "variable_def"_a = nb::none(),

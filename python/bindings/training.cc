@@ -65,6 +65,12 @@ class WrittenCallback final : public CallbackBase {
   }
   void on_train_end(const Logs& logs) override { tell("on_train_end", logs); }
   void on_epoch_begin(int epoch, const Logs& logs) override { tell("on_epoch_begin", epoch, logs); }
+  void add_logs(int epoch, Logs& logs) override {
+    const nb::gil_scoped_acquire acquire;
+    if (!nb::hasattr(self_.get(), "_add_logs")) return;
+    for (const auto& [name, value] : nb::cast<nb::dict>(self_.get().attr("_add_logs")(epoch)))
+      logs.set(nb::cast<std::string>(name), nb::cast<double>(value));
+  }
   void on_epoch_end(int epoch, const Logs& logs) override { tell("on_epoch_end", epoch, logs); }
   void on_train_batch_begin(int64_t batch, const Logs& logs) override {
     if (every_batch_) tell("on_train_batch_begin", batch, logs);
@@ -243,6 +249,11 @@ std::map<int64_t, double> class_weights(Any given) {
 
 keras::Batch batch_of(Any triple) {
   return {.x = tensors(triple[0]), .y = tensors(triple[1]), .sample_weight = tensors(triple[2])};
+}
+
+nb::tuple to_python(const keras::Batch& batch) {
+  return nb::make_tuple(python::to_python(batch.x), python::to_python(batch.y),
+                        python::to_python(batch.sample_weight));
 }
 
 template <class T>
@@ -521,6 +532,18 @@ void bind_models(nb::module_& m) {
           base.on_test_begin(logs);
         else if (moment == "on_test_end")
           base.on_test_end(logs);
+        else if (moment == "on_test_batch_begin")
+          base.on_test_batch_begin(number, logs);
+        else if (moment == "on_test_batch_end")
+          base.on_test_batch_end(number, logs);
+        else if (moment == "on_predict_begin")
+          base.on_predict_begin(logs);
+        else if (moment == "on_predict_end")
+          base.on_predict_end(logs);
+        else if (moment == "on_predict_batch_begin")
+          base.on_predict_batch_begin(number, logs);
+        else if (moment == "on_predict_batch_end")
+          base.on_predict_batch_end(number, logs);
         return to_python(logs);
       });
 
@@ -567,6 +590,17 @@ void bind_models(nb::module_& m) {
              options.auto_scale_loss = auto_scale_loss;
              model.compile(options, here());
            })
+      // What fit does with arrays before it trains: (x, y, sample_weight), each a list, as two of them, and with weights by class.
+      .def_static("split_off",
+                  [](Any batch, double fraction) {
+                    const auto [train, validation] = keras::split_off(batch_of(batch), fraction, here());
+                    return nb::make_tuple(to_python(train), to_python(validation));
+                  })
+      .def_static(
+          "with_class_weight",
+          [](Any batch, Any weights) {
+            return to_python(keras::with_class_weight(batch_of(batch), class_weights(weights), here()));
+          })
       .def("fit",
            [](const Model& model, Any data, nb::dict s) {
              keras::FitOptions options{
@@ -631,7 +665,7 @@ void bind_models(nb::module_& m) {
       .def_prop_ro("compiled", [](const Model& model) { return model.compiled(); })
       .def("optimizer", [](const Model& model) { return model.optimizer(here()); })
       .def("metrics", [](const Model& model) { return model.metrics(here()); })
-      .def("stop_training", [](const Model& model) { model.stop_training(); })
+      .def("stop_training", [](const Model& model, bool stop) { model.stop_training(stop); })
       .def("training_stopped", [](const Model& model) { return model.training_stopped(); })
       .def("get_layer",
            [](const Model& model, Any which) -> Layer {

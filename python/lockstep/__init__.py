@@ -125,12 +125,13 @@ class experimental(metaclass=_names.Namespace):
 
         @staticmethod
         def from_dlpack(dlcapsule):
-            """The elements where they are: what the other library writes there afterwards, the tensor shows."""
+            """The elements where they are: what the other library writes there afterwards, the tensor shows. Of a capsule or of an object
+            that gives one; what cannot be read in place (on a GPU, transposed, between two elements) is refused, not copied."""
             try:
-                return _lockstep.borrow_array(dlcapsule)
+                return _lockstep.shared_array(dlcapsule)
             except TypeError:
-                raise errors.InvalidArgumentError(f"from_dlpack: takes elements in host memory that lie in row-major order, received {dlcapsule!r}; "
-                                                  "have the other library copy them to the CPU, contiguous") from None
+                raise errors.InvalidArgumentError(f"from_dlpack: takes elements in host memory that lie in row-major order and are aligned, received "
+                                                  f"{dlcapsule!r}; have the other library copy them to the CPU, contiguous") from None
 
     class numpy:
         @staticmethod

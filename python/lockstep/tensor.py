@@ -1,11 +1,14 @@
 """Tensors and variables."""
 
+import traceback
+
 import numpy as np
 
 from . import _lockstep, dtypes, errors
 from ._lockstep import Tensor, Variable
 
 _ops = _lockstep.ops
+_PACKAGE = __file__.rsplit("/", 1)[0] + "/"
 
 _TRACED = ("the value of a tensor of a function that is being traced is not known yet: it has one whenever the function runs. "
            "Use tf.cond in place of `if`, tf.while_loop or tf.map_fn in place of `while` and `for`, tf.where to choose "
@@ -156,27 +159,57 @@ def convert_to_tensor(value, dtype=None, dtype_hint=None, name=None):
     return _from_value(value, dtype)
 
 
-class Loan:
-    """Arrays that are read where they are while a call takes, and may be written to when it has returned: tensors that somebody keeps
-    of them are copies from then on. Without `lends` they are copied at once, to where tensors are made."""
+def lending(use):
+    """What use(loan) returns. Arrays are lent to it: they are read where they are while it runs, and may be written to when it has returned,
+    for tensors that somebody keeps of them are copies from then on. Its own variables keep nothing, also where it raises an error."""
+    loan = _Loan()
+    try:
+        return use(loan)
+    except BaseException as error:
+        _let_go(error)
+        raise
+    finally:
+        loan.end()
 
-    def __init__(self, lends=True):
-        self._take, self._tensors = _lockstep.borrow_array if lends else _lockstep.from_array, []
 
-    def __enter__(self):
-        return self
+class _Loan:
+    def __init__(self):
+        self._lent = []
 
-    def __exit__(self, *_):
-        for tensor in self._tensors:
-            _lockstep.give_back(tensor)
+    def end(self):
+        failed = None
+        while self._lent:
+            try:
+                _lockstep.give_back(self._lent.pop())
+            except Exception as reason:  # the others are given back all the same
+                failed = reason
+        if failed is not None:
+            raise failed
 
     def tensor(self, value):
         """The value as a tensor, for the time of the loan."""
         if isinstance(value, (Tensor, Variable)) or hasattr(value, "_as_tensor"):
             return convert_to_tensor(value)
-        made = _from_value(value, take=self._take)
-        self._tensors.append(made)
+        return _from_value(value, take=self._lend)
+
+    def _lend(self, array):
+        made = _lockstep.lent_array(array)
+        self._lent.append(made._again())  # the object itself may be somebody's who keeps it
         return made
+
+
+def _let_go(error):
+    """The functions of this package that an error has left hold nothing any more: who keeps the error keeps no data by it."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            if frame.f_code.co_filename.startswith(_PACKAGE):
+                try:
+                    frame.clear()
+                except RuntimeError:  # it is running
+                    pass
+        error = error.__cause__ or error.__context__
 
 
 def constant(value, dtype=None, shape=None, name="Const"):
@@ -512,4 +545,4 @@ def _unpickled_variable(array, trainable, name, dtype):
 
 
 _lockstep.introduce(_from_value, dtypes.ALL, lambda value: dtypes.as_dtype(value)._number, errors._made,
-                    __file__.rsplit("/", 1)[0] + "/")
+                    _PACKAGE)

@@ -165,6 +165,7 @@ class Workers {
   void begin_looking();
   void end_looking();
   void retire();
+  void forget_verdict();
   void be_alone();
   bool enter(const Formation& formation);
 

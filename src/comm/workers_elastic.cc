@@ -51,6 +51,12 @@ void Workers::retire() {
   group_.reset();
 }
 
+void Workers::forget_verdict() {
+  const std::lock_guard lock(mutex_);
+  verdict_.clear();
+  verdict_code_ = ErrorCode::io;
+}
+
 // Alone, with an engine that has nobody to exchange with: a newcomer prepares its steps with it.
 void Workers::be_alone() {
   newcomer_ = true;
@@ -58,7 +64,7 @@ void Workers::be_alone() {
   const std::lock_guard lives(lives_);
   group_ = std::make_unique<Group>(GroupOptions{.rank = 0, .size = 1});
   engine_ = join_engine(communicator_backend("gloo"), *group_, timeout_s_);
-  verdict_.clear();
+  forget_verdict();
   broken_ = gave_up_ = false;
 }
 
@@ -83,10 +89,7 @@ bool Workers::enter(const Formation& formation) {
         " was not entered: ", error.message());
     return false;
   }
-  {
-    const std::lock_guard lock(mutex_);
-    verdict_.clear();
-  }
+  forget_verdict();
   recorder_.number_anew();
   broken_ = gave_up_ = newcomer_ = false;
   generation_ = formation.roster.generation;

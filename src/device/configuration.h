@@ -87,4 +87,11 @@ class Configuration {
   std::string initialized_by_;  // "list_logical_devices() in main.cc:12"; empty: not yet
 };
 
+// What kernels go by when they are prepared, as the process has it set now.
+struct KernelSettings {
+  bool tensor_float_32 = config::tensor_float_32_execution_enabled();
+  bool op_determinism = config::op_determinism_enabled();
+  bool operator==(const KernelSettings&) const = default;
+};
+
 }  // namespace lockstep

@@ -42,8 +42,8 @@ BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> ker
       work_(memories.size()),
       devices_(plan.devices),
       part_(part),
-      checked_(plan.checks_numerics),
-      capturable_(!plan.checks_numerics && memories[0]->device &&
+      checked_(plan.settings.checks_numerics),
+      capturable_(!plan.settings.checks_numerics && memories[0]->device &&
                   backend_of(*memories[0]->device).captures()),
       home_(memories[0]->device),
       place_(place) {
@@ -78,6 +78,12 @@ void BoundPlan::add(std::span<const KernelCall> calls, const Kernel* kernel) {
     work_[static_cast<size_t>(first.place.device)] +=
         {.kernels = 1, .flops = cost.flops, .half_flops = half_flops};
   if (!first.copies && !kernel) return;  // on a device that computes nothing
+  // A set of kernels that was prepared after the one that the arena was laid out for.
+  require(
+      !kernel || kernel->workspace_bytes() <= first.workspace_bytes, ErrorCode::failed_precondition,
+      first.where, first.op->name,
+      ": a setting of the process that kernels go by, such as config::enable_op_determinism(), was changed "
+      "while this function was compiled: call it before");
   if (kernel) capturable_ = capturable_ && !kernel->reads_values();
   if (!devices_.empty()) {
     if (segments_.empty() || segments_.back().device != first.place.device ||
@@ -194,12 +200,6 @@ MemoryRange range_of(const OperandLayout& layout, const void* data) {
   return {at + low * width, at + (high + 1) * width};
 }
 
-bool meet(const std::vector<MemoryRange>& a, const std::vector<MemoryRange>& b) {
-  return std::any_of(a.begin(), a.end(), [&](const MemoryRange& x) {
-    return std::any_of(b.begin(), b.end(), [&](const MemoryRange& y) { return x.meets(y); });
-  });
-}
-
 }  // namespace
 
 // Running side by side pays where a device is done with a launch before it is filled: phases of more than a
@@ -211,81 +211,43 @@ bool BoundPlan::is_long(size_t begin, size_t end) const {
   return flops >= kLongFlops || bytes >= kLongBytes;
 }
 
+// What the launch reads and writes.
+LaunchOrder::Launch BoundPlan::uses_of(const Launch& l) const {
+  LaunchOrder::Launch uses{.pure = l.call->op->pure};
+  for (size_t s = 0, at = l.inputs; s < l.calls; ++s) {
+    for (const OperandLayout& layout : l.call[s].input_layouts)
+      uses.reads.push_back(range_of(layout, pointers_[at++]));
+    for (const OperandLayout& layout : l.call[s].output_layouts)
+      uses.writes.push_back(range_of(layout, pointers_[at++]));
+  }
+  if (l.workspace) {
+    const auto* at = static_cast<const char*>(l.workspace);
+    uses.writes.push_back({at, at + l.call->workspace_bytes});
+  }
+  return uses;
+}
+
 std::vector<CapturedLaunch> BoundPlan::captured_launches(int phase, const PhaseSync& sync,
                                                          size_t branches) const {
   const auto [begin, end] = launches_of(phase);
-  if (is_long(begin, end)) branches = 1;
-  struct Use {
-    std::vector<MemoryRange> reads, writes;
-    bool pure = true;
-    bool crosses = false;      // it is no work, and has no branch
-    bool last = false;         // behind all earlier ones
-    std::vector<bool> before;  // which earlier ones happen before it, directly or not
-  };
-  std::vector<Use> uses;
-  std::vector<size_t> lasts;  // by branch: its last launch
+  LaunchOrder order(is_long(begin, end) ? 1 : branches);
   std::vector<CapturedLaunch> all;
-  const auto add = [&](Use use, std::function<void(Stream&)> launch) {
-    CapturedLaunch captured{.launch = std::move(launch), .after = {}};
-    use.before.resize(uses.size());
-    const auto wait_for = [&](size_t j) {
-      captured.after.push_back(j);
-      use.before[j] = true;
-      for (size_t k = 0; k < j; ++k)
-        if (uses[j].before[k]) use.before[k] = true;
-    };
-    // The latest first: what happens before one that is waited for needs no waiting.
-    for (size_t j = uses.size(); j-- > 0;) {
-      const Use& other = uses[j];
-      if (use.before[j]) continue;
-      const bool ordered = use.last || (!use.pure && !other.pure);
-      if (ordered || meet(use.reads, other.writes) || meet(use.writes, other.reads) ||
-          meet(use.writes, other.writes))
-        wait_for(j);
-    }
-    if (!use.crosses) {
-      // A branch whose last launch comes before it anyhow, the latest of them; a new branch; or the one that
-      // has rested longest.
-      size_t* branch = nullptr;
-      for (size_t& last : lasts)
-        if (use.before[last] && (!branch || last > *branch)) branch = &last;
-      if (!branch && lasts.size() < branches) branch = &lasts.emplace_back();
-      if (!branch) {
-        branch = &*std::min_element(lasts.begin(), lasts.end());
-        wait_for(*branch);
-      }
-      *branch = uses.size();
-    }
-    uses.push_back(std::move(use));
-    all.push_back(std::move(captured));
+  const auto add = [&](LaunchOrder::Launch uses, std::function<void(Stream&)> launch) {
+    all.push_back({.launch = std::move(launch), .after = order.add(std::move(uses))});
   };
-
   for (const PhaseSync::Wait& wait : sync.waits)
-    add({.reads = {}, .writes = wait.memory, .crosses = true, .before = {}},
-        [events = wait.events](Stream& stream) {
-          for (const Event* event : events) event->wait(stream);
-        });
+    add({.writes = wait.memory, .crosses = true}, [events = wait.events](Stream& stream) {
+      for (const Event* event : events) event->wait(stream);
+    });
   auto mark = sync.marks.begin();
   const auto add_marks = [&](size_t launches) {
     for (; mark != sync.marks.end() && mark->launches <= launches; ++mark)
-      add({.reads = {}, .writes = {}, .crosses = true, .last = true, .before = {}},
-          [mark = mark->mark](Stream& stream) { mark->reach(stream); });
+      add({.crosses = true, .last = true}, [mark = mark->mark](Stream& stream) { mark->reach(stream); });
   };
   for (size_t i = begin; i < end; ++i) {
     add_marks(i);
     const Launch& l = launches_[i];
-    Use use{.reads = {}, .writes = {}, .pure = l.call->op->pure, .before = {}};
-    for (size_t s = 0, at = l.inputs; s < l.calls; ++s) {
-      for (const OperandLayout& layout : l.call[s].input_layouts)
-        use.reads.push_back(range_of(layout, pointers_[at++]));
-      for (const OperandLayout& layout : l.call[s].output_layouts)
-        use.writes.push_back(range_of(layout, pointers_[at++]));
-    }
-    if (l.workspace) {
-      const auto* at = static_cast<const char*>(l.workspace);
-      use.writes.push_back({at, at + l.call->workspace_bytes});
-    }
-    add(std::move(use), [this, &l](Stream& stream) {
+    add(uses_of(l), [this, &l](Stream& stream) {
       launch_place() = place_;
       this->launch(l, place_, stream);
     });

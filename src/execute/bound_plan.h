@@ -9,6 +9,7 @@
 #include "compile/planning/kernel_pool.h"
 #include "compile/planning/plan.h"
 #include "device/stream.h"
+#include "execute/launch_order.h"
 #include "execute/memory.h"
 #include "execute/phase_sync.h"
 #include "lockstep/observe/span.h"
@@ -106,6 +107,7 @@ class BoundPlan {
 
   void add(std::span<const KernelCall> calls, const Kernel* kernel);
   bool is_long(size_t begin, size_t end) const;
+  LaunchOrder::Launch uses_of(const Launch& launch) const;
   void rebase(std::span<const Memory* const> memories);
   void run(size_t begin, size_t end, Stream& stream) const;
   void launch(const Launch& launch, LaunchPlace place, Stream& stream) const;

@@ -86,7 +86,7 @@ TEST(BoundPlan, FollowsAnArenaThatMoves) {
   EXPECT_EQ(y.to_vector<float>(), matmul(matmul(x, w), w).to_vector<float>());
 }
 
-TEST(BoundPlan, TellsLaunchesApartByTheirPhaseAndStep) {
+TEST(BoundPlan, TellsLaunchesApartByTheirPhaseAndCall) {
   Bound bound(two_products);
   EXPECT_EQ((*bound).launches_of(0), (std::pair<size_t, size_t>(0, 2)));
   EXPECT_EQ((*bound).launches_until(0), 0U);

@@ -31,7 +31,7 @@ RunAheadOptions ahead_options(const DeviceRunOptions& options, bool short_runs) 
 
 }  // namespace
 
-// The kernels of programs that may run at the same time: those of one lane follow each other.
+// The kernels of plans that may run at the same time: those of one lane follow each other.
 class DeviceRun::Lanes {
  public:
   Lanes(const StepPlans& plans, PlanOptions options)
@@ -246,7 +246,7 @@ void DeviceRun::wait_for_turn() {
 void DeviceRun::run() {
   // Kernels that are checked say what that takes.
   std::optional<observe::BindReplica> bind;
-  if (auto* clock = observer_.device(number_); clock && step_plans_.first().checks_numerics)
+  if (auto* clock = observer_.device(number_); clock && step_plans_.first().settings.checks_numerics)
     bind.emplace(*clock);
   for (DevicePlan& made : plans_) made.bound->bind(made.memory);
   for (Replica& replica : replicas_) replica.bound->bind(replica.memory);

@@ -53,13 +53,13 @@ class DeviceRun {
   void wait_for_turn();
   // All phases. Returns early where another device failed.
   void run();
-  // Whether several runs on such rows may be one launch: the program is one kernel, and the rows are where it
+  // Whether several runs on such rows may be one launch: the plan is one kernel, and the rows are where it
   // runs.
   bool takes_rows(const FunctionCore::RowRuns& runs) const;
-  // That launch, of a program that is not replicated; false: nothing was done, for the kernel cannot.
+  // That launch, of a plan without replicas; false: nothing was done, for the kernel cannot.
   bool run_rows(const FunctionCore::RowRuns& runs);
 
-  // What each arena holds that the device has for its programs and replicas.
+  // What each arena holds that the device has for its plans and replicas.
   std::vector<ArenaSize> arenas() const;
 
  private:

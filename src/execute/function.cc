@@ -113,9 +113,20 @@ class FunctionCore::Impl {
     std::vector<Device*> devices;  // of the arguments, where they decide on which device ops run
     std::unique_ptr<execute::Executable> executable;
     ProgramStatistics statistics;
-    bool checks_numerics = numerics_checked();
+    compile::PlanSettings settings;
     std::vector<int64_t> rows;  // of each worker; empty where there is one
     int64_t generation = 0;     // of the workers
+
+    // Whether a call with these arguments is one of these, in the scopes and with the settings of now.
+    bool serves(std::span<const Tensor> inputs, std::span<const int64_t> worker_rows) const {
+      return std::equal(worker_rows.begin(), worker_rows.end(), rows.begin(), rows.end()) &&
+             signature.size() == inputs.size() && scope == scoped_device() &&
+             settings == compile::PlanSettings{} &&
+             std::equal(inputs.begin(), inputs.end(), signature.begin(),
+                        [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; }) &&
+             std::equal(devices.begin(), devices.end(), inputs.begin(),
+                        [](const Device* d, const Tensor& t) { return standing(t) == d; });
+    }
   };
 
   // The calls of a function that nobody else times are the steps of a loop.
@@ -226,17 +237,8 @@ class FunctionCore::Impl {
     std::erase_if(signatures_, [&](const auto& compiled) { return compiled->generation != generation; });
     std::vector<int64_t> asked;
     if (options_.replicas.workers && worker_rows.empty()) worker_rows = asked = ask_for_rows(inputs, where);
-    for (const auto& compiled : signatures_) {
-      const bool same =
-          std::equal(worker_rows.begin(), worker_rows.end(), compiled->rows.begin(), compiled->rows.end()) &&
-          compiled->signature.size() == inputs.size() && compiled->scope == scoped_device() &&
-          compiled->checks_numerics == numerics_checked() &&
-          std::equal(inputs.begin(), inputs.end(), compiled->signature.begin(),
-                     [](const Tensor& t, const TensorSpec& spec) { return t.spec() == spec; }) &&
-          std::equal(compiled->devices.begin(), compiled->devices.end(), inputs.begin(),
-                     [](const Device* d, const Tensor& t) { return standing(t) == d; });
-      if (same) return *compiled;
-    }
+    for (const auto& compiled : signatures_)
+      if (compiled->serves(inputs, worker_rows)) return *compiled;
     warn_of_retracing(inputs);
     const observe::CompileScope compiles(clock());
     signatures_.push_back(compile(inputs, {worker_rows.begin(), worker_rows.end()}, where));

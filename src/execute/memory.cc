@@ -5,11 +5,20 @@
 namespace lockstep::execute {
 namespace {
 
-Tensor with_storage_on(Device& device, const TensorImpl& impl) {
-  const size_t bytes = impl.storage->bytes();
+std::shared_ptr<Storage> copy_on(Device& device, const Storage& from, const void* data, size_t bytes) {
   auto copy = std::make_shared<Storage>(device, bytes, std::source_location::current());
-  copy_across(impl.storage->device(), impl.storage->data(), device, copy->data(), bytes);
-  const Tensor whole = make_tensor(std::move(copy), {DType::uint8, {static_cast<int64_t>(bytes)}});
+  copy_across(from.device(), data, device, copy->data(), bytes);
+  return copy;
+}
+
+Tensor elements_on(Device& device, const TensorImpl& impl) {
+  return make_tensor(copy_on(device, *impl.storage, impl.data(), impl.spec.bytes()), impl.spec);
+}
+
+Tensor with_storage_on(Device& device, const TensorImpl& impl) {
+  const Storage& all = *impl.storage;
+  const auto bytes = static_cast<int64_t>(all.bytes());
+  const Tensor whole = make_tensor(copy_on(device, all, all.data(), all.bytes()), {DType::uint8, {bytes}});
   return make_view(*whole.impl(), impl.spec, impl.strides, impl.offset);
 }
 
@@ -48,7 +57,12 @@ void* HeldSources::hold(const Tensor& capture) {
   const bool strided = !is_contiguous(impl.spec.shape, impl.strides);
   const bool here =
       &impl.storage->device() == &device_ || (strided && impl.storage->device().kind() == device_.kind());
-  held_.push_back(here ? capture : strided ? with_storage_on(device_, impl) : capture.to(device_));
+  // Memory that was lent may be given back, and written to, while the plan lives.
+  const bool copied = !here || impl.storage->borrowed();
+  held_.push_back(!copied   ? capture
+                  : strided ? with_storage_on(device_, impl)
+                  : here    ? elements_on(device_, impl)
+                            : capture.to(device_));
   return held_.back().impl()->data();
 }
 

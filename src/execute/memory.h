@@ -16,7 +16,7 @@ using compile::PlannedOutput;
 using compile::PlanOptions;
 using compile::Space;
 
-// The memory of one program on one device. What changes between runs is read at BoundPlan::bind().
+// The memory of a bound plan on one device. What changes between runs is read at BoundPlan::bind().
 struct Memory {
   Device* device = nullptr;  // whose it is; null: the CPU's
   char* device_arena = nullptr;
@@ -35,7 +35,7 @@ struct Memory {
   void* at(const Operand& operand) const;
 };
 
-// The captured tensors and constants of programs as one device has them.
+// The captured tensors and constants of plans as one device has them.
 class HeldSources {
  public:
   explicit HeldSources(Device& device) : device_(device) {}

@@ -29,7 +29,7 @@ struct PhaseSync {
     std::vector<MemoryRange> memory;
     std::vector<const Event*> events;
   };
-  // The mark is reached when the first `launches` of the program have been made.
+  // The mark is reached when the first `launches` of the plan have been made.
   struct Mark {
     size_t launches = 0;
     LaunchMark* mark = nullptr;

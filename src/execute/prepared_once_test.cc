@@ -8,6 +8,8 @@
 #include "graph/emit.h"
 #include "graph/kernel.h"
 #include "lockstep/compile/control_flow.h"
+#include "lockstep/device/config.h"
+#include "lockstep/distribute/strategy.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/ops/collective.h"
 #include "lockstep/ops/math.h"
@@ -65,6 +67,51 @@ class PreparedOnce : public ::testing::Test {
     return prepared.exchange(0);
   }
 };
+
+// Kernels go by settings of the process, and whoever changes one wants other kernels from then on.
+class PreparedForEachSetting : public PreparedOnce {
+ protected:
+  void TearDown() override {
+    config::enable_tensor_float_32_execution(false);
+    config::enable_op_determinism();
+  }
+
+  // A call with each of the settings, and once more with the first: how many kernels these were in all.
+  template <class F>
+  static int prepared_by(const F& call) {
+    call();
+    config::enable_tensor_float_32_execution(true);
+    call();
+    config::enable_tensor_float_32_execution(false);
+    config::enable_op_determinism(false);
+    call();
+    config::enable_op_determinism();
+    call();
+    return prepared.exchange(0);
+  }
+};
+
+TEST_F(PreparedForEachSetting, OpByOp) {
+  EXPECT_EQ(prepared_by([] { counted(counting({16, 2})); }), 3);
+}
+
+TEST_F(PreparedForEachSetting, InAFunction) {
+  auto f = function(counted);
+  EXPECT_EQ(prepared_by([&] { f(counting({16, 2})); }), 3);
+}
+
+TEST_F(PreparedForEachSetting, InTheBodyOfALoop) {
+  auto f = function([](const Tensor& x) {
+    return while_loop([](std::span<const Tensor> s) { return reduce_sum(s[0]) < 1e3; },
+                      [](std::span<const Tensor> s) { return TensorList{counted(s[0] * 2.0)}; }, {x})[0];
+  });
+  EXPECT_EQ(prepared_by([&] { f(counting({4}, 1)); }), 3);
+}
+
+TEST_F(PreparedForEachSetting, InReplicas) {
+  const distribute::MirroredStrategy strategy({"/cpu:0"}, {.report = false});
+  EXPECT_EQ(prepared_by([&] { strategy.run(counted, strategy.distribute(counting({16, 2}))); }), 3);
+}
 
 TEST_F(PreparedOnce, OnOneDevice) { EXPECT_EQ(prepared_with({}), 1); }
 

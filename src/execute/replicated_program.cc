@@ -6,6 +6,7 @@
 #include "device/memory_ledger.h"
 #include "execute/same_program.h"
 #include "execute/step_schedule.h"
+#include "lockstep/device/config.h"
 #include "observe/activity.h"
 
 namespace lockstep::execute {
@@ -147,6 +148,9 @@ ReplicatedProgram compile_replicated(const SpecList& signature, const std::vecto
                                      const ReplicaTracer& trace, const ReplicatedProgramOptions& settings,
                                      std::source_location where) {
   const observe::ActivityScope activity("the compilation of a step");
+  require(!replicas.reproducible || config::op_determinism_enabled(), ErrorCode::failed_precondition, where,
+          "reproducible results need kernels that add up in one order, but ",
+          "config::enable_op_determinism(false) was called: leave out one of the two");
   ReplicaLayout layout = layout_of(replicas, rows, split, settings.name, where);
   PlanOptions options = plan_options(layout, 0);
   options.stacks_outputs = settings.stacks_outputs;

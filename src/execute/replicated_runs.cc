@@ -21,7 +21,8 @@ struct ReplicatedRuns::CompiledSignature {
   std::vector<bool> split;
   std::vector<int64_t> rows;  // of each worker
   int64_t generation = 0;     // of the workers
-  Graph graph;                // as the first slice's replica traced it
+  compile::PlanSettings settings;
+  Graph graph;  // as the first slice's replica traced it
   uint64_t hash = 0;
   ReplicatedProgram compiled;
   std::vector<Spread> spreads;
@@ -66,7 +67,8 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
 
   auto found = std::find_if(signatures_.begin(), signatures_.end(), [&](const auto& known) {
     return known->hash == hash && known->signature == signature && known->split == split &&
-           known->rows == rows && same_structure(known->graph, traced.graph);
+           known->rows == rows && known->settings == compile::PlanSettings{} &&
+           same_structure(known->graph, traced.graph);
   });
   if (found == signatures_.end()) {
     const observe::CompileScope compiles(clock);

@@ -1,4 +1,4 @@
-// An argument of a program where a device reads it.
+// An argument of a function where a device reads it.
 #pragma once
 
 #include <array>

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "base/parallel.h"
+#include "device/configuration.h"
 #include "graph/emit.h"
 #include "graph/kernel.h"
 #include "graph/numerics.h"
@@ -16,12 +17,13 @@
 namespace lockstep {
 namespace {
 
-// What decides which kernel runs: the op, where, and what its inputs look like. A key owns these, a view
-// points at them.
+// What decides which kernel runs: the op, where, what its inputs look like, and the process' settings. A key
+// owns these, a view points at them.
 struct CallKey {
   const OpDef* op;
   Device* device;
   int threads;
+  KernelSettings settings;
   Attrs attrs;
   std::vector<OperandLayout> inputs;
 };
@@ -29,6 +31,7 @@ struct CallView {
   const OpDef* op;
   Device* device;
   int threads;
+  KernelSettings settings;
   const Attrs& attrs;
   std::span<const Tensor> inputs;
 };
@@ -61,7 +64,7 @@ struct CallEqual {
   using is_transparent = void;
   template <class A, class B>
   bool operator()(const A& a, const B& b) const {
-    return a.op == b.op && a.device == b.device && a.threads == b.threads &&
+    return a.op == b.op && a.device == b.device && a.threads == b.threads && a.settings == b.settings &&
            std::equal(a.inputs.begin(), a.inputs.end(), b.inputs.begin(), b.inputs.end(),
                       [](const auto& x, const auto& y) {
                         return spec_of(x) == spec_of(y) && strides_of(x) == strides_of(y);
@@ -187,7 +190,7 @@ TensorList run_eager(const OpDef& op, std::span<const Tensor> inputs, const Attr
   if (!backend.has_memory()) return account_for(*device, op, held, attrs, specs, where);
   const KernelDef& def = find_kernel(device->kind(), op, where);
   const int threads = std::min(device->threads(), thread_limit());
-  CallKey key{&op, device, threads, attrs, {}};
+  CallKey key{&op, device, threads, {}, attrs, {}};
   key.inputs.reserve(held.size());
   for (Tensor& input : held) {
     if (!def.strided_inputs) input = contiguous(input, where);
@@ -229,7 +232,7 @@ Tensor run_again(const OpDef& op, std::span<const Tensor> inputs, const Attrs& a
   if (Device* const scoped = scoped_device(); scoped && scoped != device) return {};
   const int threads = std::min(device->threads(), thread_limit());
   const PreparedCalls& calls = prepared_calls();
-  const auto found = calls.find(CallView{&op, device, threads, attrs, inputs});
+  const auto found = calls.find(CallView{&op, device, threads, {}, attrs, inputs});
   if (found == calls.end() || found->second.outputs.size() != 1) return {};
   const PreparedCall& call = found->second;
   Tensor output = Tensor::empty(call.outputs[0].dtype, call.outputs[0].shape, *device, where);

@@ -25,7 +25,13 @@ Variable::Variable(TensorLike value, VariableOptions options, std::source_locati
   impl_->spec = initial.spec();
   impl_->where = CallSite::of(where);
   Device* scoped = scoped_device();
-  impl_->value = scoped && &initial.device() != scoped ? initial.to(*scoped, where) : std::move(initial);
+  Tensor first = scoped && &initial.device() != scoped ? initial.to(*scoped, where) : std::move(initial);
+  // The memory is taken over from a tensor that nobody else holds, but not what it was: its mask is none of
+  // the variable's, and a view would keep all of the tensor that it is a part of.
+  const TensorImpl& made = *first.impl();
+  const bool whole = made.offset == 0 && made.storage->bytes() == impl_->spec.bytes();
+  impl_->value = make_view(made, impl_->spec, made.strides, made.offset);
+  if (whole) first = {};
   if (impl_->owner && impl_->options.trainable) impl_->owner->mark_used();
   impl_->mutable_data(true);
   impl_->value.impl()->storage->set_use(memory_use("variables"));

@@ -84,6 +84,23 @@ TEST(Variables, TakeOverWhatIsHandedToThemAlone) {
   EXPECT_THAT(read(x), ElementsAre(1, 2, 3, 4));
 }
 
+TEST(Variables, TakeOverMemoryAndNothingElse) {
+  Tensor masked = pair(1, 2);
+  masked.impl()->mask = pair(1, 0).impl();
+  const uint64_t id = masked.impl()->id;
+  const Variable v(std::move(masked));
+  EXPECT_EQ(v.value().impl()->mask, nullptr);
+  EXPECT_NE(v.value().impl()->id, id);
+  // A part of what nobody holds any more would keep all of it.
+  Tensor row = [] {
+    const Tensor whole = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+    return make_view(*whole.impl(), {DType::float32, {2}}, {1}, 2);
+  }();
+  const Variable w(std::move(row));
+  EXPECT_THAT(read(w), ElementsAre(3, 4));
+  EXPECT_EQ(w.value().impl()->storage->bytes(), 2 * sizeof(float));
+}
+
 TEST(Variables, WhatWasReadKeepsItsValue) {
   const Variable v(pair(1, 2));
   const Tensor before = v.value();

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <thread>
 #include <vector>
 
@@ -98,6 +99,32 @@ TEST(GiveBack, CopiesForThoseWhoStillRead) {
   EXPECT_FALSE(sole_owner(kept)) << "others may know where it was";
 }
 
+TEST(GiveBack, LetsGoOfTheOwnerWhereSomebodyKeepsAPart) {
+  auto owner = elements();
+  const std::weak_ptr<std::vector<float>> held = owner;
+  Tensor x = from_blob(owner->data(), {DType::float32, {6}}, owner);
+  owner.reset();
+  const Tensor kept = make_view(*x.impl(), {DType::float32, {2}}, {1}, 2);
+  give_back(std::move(x));
+  EXPECT_TRUE(held.expired());
+  EXPECT_EQ(kept.to_vector<float>(), (std::vector<float>{3, 4}));
+}
+
+TEST(GiveBack, ChangesNothingWhereThereIsNoRoomForTheCopy) {
+  Device& cpu = device_by_name("/CPU:0");
+  std::vector<float> rows(1 << 20, 1);
+  Tensor x = lend(rows.data(), {DType::float32, {1 << 20}});
+  const Tensor kept = x;
+  cpu.set_memory_limit(cpu.memory_info().current + 1000);
+  EXPECT_THROW(give_back(std::move(x)), Error);
+  cpu.set_memory_limit(0);
+  ASSERT_TRUE(x.defined());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(x.data<float>().data(), rows.data());
+  give_back(std::move(x));
+  rows[0] = 9;
+  EXPECT_EQ(kept.to_vector<float>()[0], 1);
+}
+
 TEST(GiveBack, CopiesNothingWhereNobodyReads) {
   auto owner = elements();
   const std::weak_ptr<std::vector<float>> held = owner;
@@ -109,6 +136,33 @@ TEST(GiveBack, CopiesNothingWhereNobodyReads) {
   give_back(std::move(x));
   EXPECT_TRUE(held.expired());
   EXPECT_EQ(cpu.memory_info().peak, peak);
+}
+
+TEST(Lend, ShowsCopiesUntilItIsGivenBack) {
+  const auto owner = elements();
+  Tensor x = lend(owner->data(), {DType::float32, {2, 3}}, owner);
+  EXPECT_EQ(x.data<float>().data(), owner->data()) << "the library reads it in place";
+  const Tensor row = make_view(*x.impl(), {DType::float32, {3}}, {1}, 3);
+  const Elements<float> all = x.numpy(), second = row.numpy();
+  EXPECT_NE(all.data(), owner->data());
+  give_back(std::move(x));
+  std::fill(owner->begin(), owner->end(), 9.0F);
+  EXPECT_EQ(std::vector<float>(all.begin(), all.end()), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(std::vector<float>(second.begin(), second.end()), (std::vector<float>{4, 5, 6}));
+  EXPECT_EQ(row.numpy().data(), row.data<float>().data()) << "a copy of one's own is shown in place";
+}
+
+TEST(Lend, OfWhichSomebodyOwnsAPart) {
+  const auto owner = elements();
+  Device& cpu = device_by_name("/CPU:0");
+  Tensor x = lend(owner->data(), {DType::float32, {2, 3}}, owner);
+  const Tensor column = owned(make_view(*x.impl(), {DType::float32, {2}}, {3}, 1), cpu);
+  cpu.reset_peak_memory();
+  const int64_t peak = cpu.memory_info().peak;
+  give_back(std::move(x));
+  EXPECT_EQ(cpu.memory_info().peak, peak) << "nobody reads what was lent";
+  EXPECT_EQ(column.to_vector<float>(), (std::vector<float>{2, 5}));
+  EXPECT_EQ(owned(column, cpu).data<float>().data(), column.data<float>().data());
 }
 
 TEST(GiveBack, LeavesTensorsWithMemoryOfTheirOwn) {

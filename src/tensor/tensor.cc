@@ -183,9 +183,9 @@ bool Tensor::symbolic() const { return impl_ && impl_->symbol.trace != 0; }
 
 const TensorSpec& Tensor::spec(std::source_location where) const { return defined_impl(impl_, where).spec; }
 
-bool Tensor::host_and_contiguous() const {
+bool Tensor::shown_in_place() const {
   return impl_ && impl_->storage && impl_->storage->device().kind() == DeviceKind::cpu &&
-         is_contiguous(impl_->spec.shape, impl_->strides);
+         is_contiguous(impl_->spec.shape, impl_->strides) && !impl_->storage->lent();
 }
 
 Device& Tensor::device(std::source_location where) const {

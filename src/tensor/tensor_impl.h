@@ -24,12 +24,14 @@ class Storage {
                            : backend_of(device).allocate(bytes, where)),
         own_(true),
         use_(backend_of(device).ledger().add(bytes)) {}
-  // Host memory that is `owner`'s: read alone, and not the device's to account for.
-  Storage(Device& device, const void* data, size_t bytes, std::shared_ptr<const void> owner)
+  // Host memory that is `owner`'s: read alone, and not the device's to account for. `lent`: until
+  // keep_copy().
+  Storage(Device& device, const void* data, size_t bytes, std::shared_ptr<const void> owner, bool lent)
       : device_(device),
         bytes_(bytes),
         data_(const_cast<void*>(data)),
         borrowed_(true),
+        lent_(lent),
         lender_(std::move(owner)) {}
   ~Storage() {
     if (!own_) return;
@@ -44,7 +46,11 @@ class Storage {
   void* data() const { return data_.load(std::memory_order_acquire); }
   // Whether it began as somebody else's memory, which nobody may write to.
   bool borrowed() const { return borrowed_; }
-  // From here on data() is a copy of what was borrowed. Others may be reading meanwhile; one thread calls it.
+  // Whether it is somebody else's memory for a time, so that nothing may show its elements in place.
+  bool lent() const { return lent_.load(std::memory_order_acquire); }
+  // From here on data() is a copy of what was borrowed, and the lender is let go. Others may be reading
+  // meanwhile, as long as the memory lives; one thread calls it. Where there is no room for the copy it
+  // throws, and nothing has changed.
   void keep_copy();
   // What the device's ledger knows it as from now on.
   void set_use(MemoryLedger::Use use) {
@@ -59,6 +65,7 @@ class Storage {
   std::atomic<void*> data_;
   bool own_ = false;  // data_ was allocated here
   const bool borrowed_ = false;
+  std::atomic<bool> lent_ = false;
   MemoryLedger::Use use_ = MemoryLedger::kTensors;
   std::shared_ptr<const void> lender_;
 };

@@ -188,6 +188,7 @@ OpCases cases() {
       sparse_case("sparse_update_float16", DType::float16, {5, 2, 2}, indices({5}, 9), {9, 2, 2}),
       sparse_case("sparse_update_vector", DType::float32, {4}, indices({4}, 9), {9}),
       sparse_case("sparse_update_nothing", DType::float32, {0, 6}, indices({0}, 4), {4, 6}),
+      sparse_case("sparse_update_no_width", DType::float32, {5, 0}, indices({5}, 4), {4, 0}),
       sparse_case("sparse_update_one_row", DType::float32, {70, 5},
                   given({70}, std::vector<double>(70, 2)).of(always<DType::int64>), {4, 5}),
       threads_only(sparse_case("sparse_update_threads", DType::float32, {3000, 64}, indices({3000}, 4000),
@@ -236,7 +237,7 @@ BadCalls bad_calls() {
        call(rmsprop_update({}), {w, w, w, w, rate})},
       {"sparse_update_row",
        invalid_argument,
-       {"sparse_update: ", "position", "is 7", "4 rows"},
+       {"scatter_add: ", "position", "is 7", "4 rows"},
        [] {
          const OpCase c = sparse_case("", DType::float32, {1, 6}, indices({1}, 4), {4, 6});
          const Tensor table = sample({4, 6});
@@ -244,6 +245,18 @@ BadCalls bad_calls() {
               TensorList{sample({1, 6}), Tensor::from(std::vector<int64_t>{7}, {1}), table, table, table,
                          sample({})},
               c.attrs, std::source_location::current());
+       }},
+      {"sparse_update_of_booleans",
+       dtype_mismatch,
+       {"sparse_update: takes numbers"},
+       [] {
+         const elementwise::Program keeps = {
+             .inputs = {DType::boolean},
+             .instructions = {{.op = elementwise::Opcode::input, .dtype = DType::boolean, .index = 0}},
+             .outputs = {0}};
+         emit(*find_op("sparse_update"),
+              TensorList{Tensor::full(DType::boolean, {1, 6}, 1), Tensor::from(std::vector<int64_t>{1}, {1})},
+              SparseUpdateAttrs{.program = keeps, .gradient = 0, .rows = 4}, std::source_location::current());
        }},
       {"sparse_update_shapes",
        shape_mismatch,

@@ -1,5 +1,6 @@
 """Strategies, and what a process chooses once: its devices."""
 
+import gc
 import os
 import subprocess
 import sys
@@ -136,6 +137,68 @@ class StrategiesOwnProcess(unittest.TestCase):
         np.testing.assert_allclose(history.history["loss"], wanted.history["loss"], rtol=1e-4)
         for a, b in zip(alone.get_weights(), model.get_weights()):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+    def test_arguments_of_steps_of_ones_own_are_the_engines_on_all_devices(self):
+        from own_steps import Own, arguments, fitted, made, numbers
+        x, y, _ = numbers()
+        strategy = tf.distribute.MirroredStrategy(report=False)
+        for given in arguments():
+            data, results = given.pop("data", (x, y)), []
+            compiled = {name: given.pop(name) for name in ("metrics", "weighted_metrics") if name in given}
+            for cls in (keras.Sequential, Own):
+                with strategy.scope():
+                    model = made(cls, **compiled)
+                history, values, weights = fitted(model, [], data, **given)
+                results.append([*(value for name in sorted(history) for value in history[name]), *np.ravel(values), *weights[0][:, 0],
+                                *model.predict(x, batch_size=30, verbose=0)[:, 0], *model.predict_on_batch(x)[:, 0],
+                                *model.train_on_batch(x, y), *model.test_on_batch(x, y)])
+            np.testing.assert_allclose(*results, rtol=1e-4, atol=1e-6, err_msg=str(list(given)))
+
+    def test_arrays_are_lent_to_a_strategy(self):
+        from borrowed_test import BYTES, Failing, examples, held, peak_of, small_model
+        from own_steps import Own
+        x, y = examples()
+        before = sys.getrefcount(x), sys.getrefcount(y)
+        with tf.distribute.MirroredStrategy(report=False).scope():
+            models = [small_model(cls) for cls in (keras.Sequential, Own)]
+        for model in models:
+            for name, call in {"fit": lambda: model.fit(x, y, verbose=0), "in order": lambda: model.fit(x, y, shuffle=False, verbose=0),
+                               "validation": lambda: model.fit(x[:64], y[:64], validation_data=(x, y), verbose=0),
+                               "evaluate": lambda: model.evaluate(x, y, verbose=0), "predict": lambda: model.predict(x, verbose=0)}.items():
+                call()  # compiles
+                self.assertLess(peak_of(call), BYTES / 2, name)
+            model.train_on_batch(x, y)
+            kept, memory = [], held()
+            try:
+                model.fit(x, y, verbose=0, callbacks=[Failing(KeyError("mine"))])
+            except KeyError as error:
+                kept.append(error)
+            self.assertLess(held() - memory, BYTES / 4)
+            kept.pop().__traceback__ = None
+            gc.collect()
+            self.assertEqual((sys.getrefcount(x), sys.getrefcount(y)), before)
+
+    def test_op_by_op_batches_are_where_the_strategy_is(self):
+        from own_steps import Own
+
+        class Placed(keras.layers.Layer):
+            def call(self, x):
+                if not x.symbolic:
+                    places.add(x.device.rsplit("/", 1)[-1])
+                return x * 1.0
+        places = set()
+        x, y = self.data()
+        data = tf.data.Dataset.from_tensor_slices((x, y)).batch(16)
+        for cls in (keras.Sequential, Own):
+            with tf.distribute.OneDeviceStrategy("/CPU:2", report=False).scope():
+                model = cls([keras.Input((4,)), Placed(), keras.layers.Dense(1)])
+                model.compile("sgd", "mse", run_eagerly=True)
+            for call in (lambda: model.fit(x, y, verbose=0), lambda: model.fit(data, verbose=0), lambda: model.evaluate(x, y, verbose=0),
+                         lambda: model.evaluate(data, verbose=0), lambda: model.predict(x, verbose=0), lambda: model.train_on_batch(x, y),
+                         lambda: model.test_on_batch(x, y), lambda: model.predict_on_batch(x)):
+                places.clear()
+                call()
+                self.assertEqual(places, {"device:CPU:2"})
 
     def test_forgotten_scope_names_the_line(self):
         model = self.model()

@@ -477,6 +477,49 @@ class Layers(unittest.TestCase):
         first(x)
         self.assertEqual(second(x, initial_state=first.states).shape, (4, 5), "states are taken as they are")
 
+    def test_states_of_layers_that_have_others_inside(self):
+        class Own(keras.layers.LSTM):
+            def call(self, *args, **kwargs):
+                return super().call(*args, **kwargs)
+        x = np.random.default_rng(0).random((4, 6, 3)).astype(np.float32)
+        images = np.random.default_rng(0).random((2, 3, 8, 8, 1)).astype(np.float32)
+        for make, given, shapes in (
+                (lambda stateful: Own(5, stateful=stateful), x, [(4, 5)] * 2),
+                (lambda stateful: keras.layers.Bidirectional(keras.layers.LSTM(5, stateful=stateful)), x, [(4, 5)] * 4),
+                (lambda stateful: keras.layers.Bidirectional(keras.layers.GRU(5, stateful=stateful)), x, [(4, 5)] * 2),
+                (lambda stateful: keras.layers.ConvLSTM2D(2, 3, stateful=stateful), images, [(2, 6, 6, 2)] * 2),
+                (lambda stateful: keras.layers.ConvLSTM1D(2, 3, stateful=stateful), images[..., 0], [(2, 6, 2)] * 2)):
+            layer, other = make(True), make(False)
+            self.assertIsNone(layer.states, "not built")
+            first, second = layer(given).numpy(), layer(given).numpy()
+            other(given)
+            self.assertIsNone(other.states)
+            self.assertEqual([tuple(state.shape) for state in layer.states], shapes)
+            self.assertGreater(np.abs(first - second).max(), 0)
+            layer.reset_state()
+            self.assertEqual([float(np.abs(state.numpy()).max()) for state in layer.states], [0.0] * len(shapes))
+            np.testing.assert_allclose(layer(given).numpy(), first, rtol=1e-5)
+
+    def test_many_inputs_of_a_call_of_ones_own(self):
+        class Adding(keras.layers.Layer):
+            def call(self, inputs):
+                return sum(inputs)
+
+        class Joining(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense = keras.layers.Dense(1)
+
+            def call(self, inputs):
+                return self.dense(keras.ops.concatenate(inputs, -1))
+        for count in (20, 21, 22):
+            inputs = [keras.Input((2,)) for _ in range(count)]
+            for model in (keras.Model(inputs, Adding()(inputs)), Joining()):
+                model.compile("sgd", "mse")
+                made = model.predict([np.ones((3, 2), np.float32)] * count, verbose=0)
+                self.assertEqual(len(made), 3)
+            self.assertEqual(sum(made.shape), 4)
+
 
 class Losses(unittest.TestCase):
     def test_against_numpy(self):

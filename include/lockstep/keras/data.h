@@ -9,6 +9,7 @@
 #include <memory>
 #include <source_location>
 #include <string>
+#include <utility>
 
 #include "lockstep/tensor/tensor.h"
 
@@ -62,5 +63,16 @@ class Data {
  private:
   std::shared_ptr<const Source> source_;
 };
+
+// What fit does with FitOptions::validation_split and class_weight, for training loops of one's own.
+//
+// All but the last `fraction` of the examples, floor(examples * (1 - fraction)), and those: views.
+// Error(invalid_argument) where one of them has none.
+std::pair<Batch, Batch> split_off(const Batch& arrays, double fraction,
+                                  std::source_location where = std::source_location::current());
+// With sample weights multiplied by the weight of each example's class; classes that are not named weigh 1.
+// Labels are class numbers, or one-hot rows, of one output.
+Batch with_class_weight(Batch batch, const std::map<int64_t, double>& class_weight,
+                        std::source_location where = std::source_location::current());
 
 }  // namespace lockstep::keras

@@ -260,8 +260,8 @@ class Model : public Layer {
   // epoch. Throws Error(failed_precondition) before the first step.
   double last_loss(std::source_location where = std::source_location::current()) const;
   // Asks fit to stop after the step that is under way; the epoch's validation and on_epoch_end still happen.
-  // The next fit begins without it. From any thread.
-  void stop_training(std::source_location where = std::source_location::current()) const;
+  // The next fit begins without it, and stop_training(false) takes it back. From any thread.
+  void stop_training(bool stop = true, std::source_location where = std::source_location::current()) const;
   bool training_stopped(std::source_location where = std::source_location::current()) const;
 
   Layer get_layer(const std::string& name,

@@ -104,11 +104,12 @@ class Tensor {
     read(dtype_of<T>, values.data(), values.size(), where);
     return values;
   }
-  // All elements as a span: in place where they are contiguous in host memory, else a copy.
+  // All elements as a span: in place where they are contiguous in host memory that is not lent
+  // (lockstep/tensor/from_blob.h), else a copy.
   // x.numpy<int32_t>()[5]
   template <class T = float>
   Elements<T> numpy(std::source_location where = std::source_location::current()) const {
-    if (host_and_contiguous()) return {data<T>(where), impl_};
+    if (shown_in_place()) return {data<T>(where), impl_};
     const auto count = static_cast<size_t>(size(where));
     const std::shared_ptr<T[]> copy(new T[count]());
     read(dtype_of<T>, copy.get(), count, where);
@@ -131,7 +132,7 @@ class Tensor {
  private:
   static Tensor from_bytes(DType dtype, const Shape& shape, const void* values, size_t count,
                            std::source_location where);
-  bool host_and_contiguous() const;
+  bool shown_in_place() const;
   void read(DType dtype, void* target, size_t count, std::source_location where) const;
   const void* contiguous_data(DType dtype, std::source_location where) const;
 

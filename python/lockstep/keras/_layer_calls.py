@@ -47,7 +47,7 @@ class Calls:
 
     def _as_given(self, inputs):
         """The first argument of call(): one input, or all of them, in a dictionary where the data comes in one."""
-        structure = self.__dict__.get("_structure_of_inputs", "_structure_of_results")
+        structure = self.__dict__.get("_structure_of_inputs")
         if structure is not None and len(structure) == len(inputs):
             return nest.pack_sequence_as(structure, inputs)
         return inputs[0] if len(inputs) == 1 else inputs

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .. import _lockstep, data, nest
+from .. import _lockstep, data, errors, nest
 from ..tensor import is_tensor
 
 
@@ -69,11 +69,8 @@ def _batch(batch):
 
 def triple(model, loan, x, y=None, sample_weight=None):
     """Data as the engine's fit takes it: all by name where a part of it is."""
-    x = model._of_stage(x)
-    dataset = dataset_of(x)
+    dataset = dataset_alone(x, y, sample_weight)
     if dataset is not None:
-        if y is not None:
-            raise ValueError("y comes with the dataset, as the second part of its elements")
         return (model._in_order_of_call(dataset) if model._is_written else dataset), [], []
     if model._is_written:
         x, y, sample_weight = (model._taken(x), *(by_order(part) for part in (y, sample_weight)))
@@ -82,6 +79,49 @@ def triple(model, loan, x, y=None, sample_weight=None):
         names = (model._engine.input_names(), model.output_names, model.output_names)
         parts = [part if isinstance(part, dict) else dict(zip(known, part)) for part, known in zip(parts, names)]
     return tuple(parts)
+
+
+def dataset_alone(x, y=None, sample_weight=None):
+    """The dataset that x is, which has labels and weights in it; None where it is arrays."""
+    dataset = dataset_of(x)
+    for part, name, place in ((y, "y", "second"), (sample_weight, "sample_weight", "third")):
+        if dataset is not None and part is not None:
+            raise ValueError(f"{name} comes with the dataset, as the {place} part of its elements")
+    return dataset
+
+
+def split_off(loan, given, share):
+    """All but this share of the examples, and those: each (x, y, sample_weight)."""
+    if dataset_of(given[0]) is not None:
+        raise errors.UnimplementedError("fit: validation_split needs arrays in memory; split the dataset itself with take(n) and skip(n)")
+    parts = [as_given(part, loan) for part in given]
+    made = _lockstep.Model.split_off([_leaves(part) for part in parts], share)
+    return tuple(tuple(None if part is None else nest.pack_sequence_as(part, cut) if nest.is_nested(part) else cut[0]
+                       for part, cut in zip(parts, half)) for half in made)
+
+
+def as_given(value, loan):
+    """Arrays as a step that is written in Python gets them: a tensor, several in a tuple, or by name; None."""
+    made = arrays(value, loan)
+    return made if isinstance(made, dict) else None if not made else made[0] if len(made) == 1 else tuple(made)
+
+
+def weights_by_class(class_weight, x, y, sample_weight):
+    """The weights of examples, by their classes."""
+    return _lockstep.Model.with_class_weight([_leaves(part) for part in (x, y, sample_weight)], class_weight)[2][0]
+
+
+def _leaves(part):
+    return [] if part is None else nest.flatten(part)
+
+
+def pack_x_y_sample_weight(x, y=None, sample_weight=None):
+    """A batch as steps get it, without what is not there."""
+    if y is None:
+        if sample_weight is not None:
+            raise ValueError("sample_weight weighs labels, and there is no y")
+        return (x,) if isinstance(x, tuple) else x
+    return (x, y) if sample_weight is None else (x, y, sample_weight)
 
 
 def by_order(value):

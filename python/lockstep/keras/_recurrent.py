@@ -39,18 +39,32 @@ class OfCell(Layer):
         return made[0], nest.pack_sequence_as(states, after) if nest.is_nested(states) else after[0]
 
 
-class OfCells(Layer):
+class WithStates(Layer):
+    """A layer of the engine's that may keep states."""
+
+    @property
+    def states(self):
+        """The variables that a stateful layer keeps its states in, once it is built; None: it keeps none."""
+        handle = self.__dict__.get("_inner", self._handle)
+        return same_objects([variable for variable in handle.own_state() if variable.dtype.is_floating]) or None  # others are of random generators
+
+
+class OfCells(WithStates):
     """A recurrent layer of the engine's."""
 
     def get_initial_state(self, batch_size):
         """Zeros for so many examples: a list of the states."""
         return self.cell.get_initial_state(batch_size)
 
+
+class OfBoth(Layer):
+    """Bidirectional."""
+
     @property
     def states(self):
-        """The variables that a stateful layer keeps its states in, once it is built; None: it keeps none."""
-        kept = [variable for variable in self._handle.own_state() if variable.dtype.is_floating]  # the others are of random generators
-        return same_objects(kept) or None
+        """Those of the layer forwards and of the one backwards; None: they keep none."""
+        forward, backward = (getattr(layer, "states", None) for layer in (self.forward_layer, self.backward_layer))
+        return (*forward, *backward) if forward and backward else None
 
 
 def _is_of_engine(cell):

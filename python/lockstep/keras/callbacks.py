@@ -109,14 +109,13 @@ class _OfEngine(Callback):
     def set_model(self, model):
         super().set_model(model)
         if isinstance(getattr(model, "_handle", None), _lockstep.Model):
-            self._engine.bind(model._handle, 1, -1, 0)
+            self._engine.bind(model._engine, 1, -1, 0)
 
     def set_params(self, params):
         super().set_params(params)
-        handle = getattr(self.model, "_handle", None)
-        if isinstance(handle, _lockstep.Model):
+        if isinstance(getattr(self.model, "_handle", None), _lockstep.Model):
             steps = params.get("steps")
-            self._engine.bind(handle, params.get("epochs") or 1, -1 if steps is None else steps, params.get("verbose") or 0)
+            self._engine.bind(self.model._engine, params.get("epochs") or 1, -1 if steps is None else steps, params.get("verbose") or 0)
 
     def _tell(self, moment, number, logs):
         if not isinstance(getattr(self.model, "_handle", None), _lockstep.Model):

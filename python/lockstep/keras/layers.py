@@ -139,7 +139,9 @@ _engine_classes = classes("layer", Layer, __name__, first=lambda name: _FIRST.ge
                                 "Normalization": _preprocessing.OfStatistics,
                                 **dict.fromkeys(("Conv1D", "Conv2D", "Conv3D"), _convolutions.OfConv),
                                 **dict.fromkeys(("LSTMCell", "GRUCell", "SimpleRNNCell", "StackedRNNCells"), _recurrent.OfCell),
-                                **dict.fromkeys(("LSTM", "GRU", "SimpleRNN", "RNN"), _recurrent.OfCells)})
+                                **dict.fromkeys(("LSTM", "GRU", "SimpleRNN", "RNN"), _recurrent.OfCells),
+                                **dict.fromkeys(("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"), _recurrent.WithStates),
+                                "Bidirectional": _recurrent.OfBoth})
 globals().update(_engine_classes)
 
 

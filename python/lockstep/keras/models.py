@@ -11,7 +11,7 @@ from .. import _lockstep, data, distribute, dtypes, nest
 from .._lockstep import KerasTensor
 from .._texts import Texts
 from ..function import GradientTape
-from ..tensor import Loan, convert_to_tensor, is_tensor
+from ..tensor import convert_to_tensor, is_tensor, lending
 from . import callbacks as callbacks_module
 from . import losses as losses_module
 from . import metrics as metrics_module
@@ -23,7 +23,7 @@ from ._lambdas import safe_mode
 from ._engine_objects import is_operation, wrapped
 from ._layer import Layer, _policy_name
 from ._model_data import arrays, by_order, triple, unpack_x_y_sample_weight
-from ._python_fit import PythonFit
+from ._python_fit import PythonRun, Validating
 from ._shapes import shapes_in
 from ._text_stage import CallStage, TextsToCome, first_of, holds_texts, input_like, numbers_of, stage_of
 
@@ -124,17 +124,22 @@ class Model(Layer):
         stage = self._stage
         return x if stage is None or x is None else stage.of(x)
 
+    def _staged(self, x, y=None, sample_weight=None):
+        """The same of all that fit, evaluate, predict and their kin are given. It is done once, before anything else looks at the data: numbers
+        can be cut in two or be lent."""
+        return self._of_stage(x), y, sample_weight
+
     def _step_on_staged(self, step):
         """A step that is written in Python and calls the model with what the stage made of the data."""
         if self._stage is None and "_call_stage" not in self.__dict__:
             return step
 
         def on_staged(batch):
-            self.__dict__["_is_staged"] = True
+            before, self.__dict__["_is_staged"] = self.__dict__.get("_is_staged", False), True
             try:
                 return step(batch)
             finally:
-                self.__dict__["_is_staged"] = False
+                self.__dict__["_is_staged"] = before
         return on_staged
 
     def _begin_with(self, x):
@@ -270,8 +275,9 @@ class Model(Layer):
             loss, loss_weights, metrics, weighted_metrics = _of_named_results(loss, loss_weights, metrics, weighted_metrics)
         steps = int(steps_per_execution) if steps_per_execution not in (None, "auto") else 1
         self.__dict__["_compiled"] = {"optimizer": optimizer, "loss": loss, "metrics": metrics, "loss_weights": loss_weights,
-                                      "run_eagerly": bool(run_eagerly)}
+                                      "weighted_metrics": weighted_metrics, "run_eagerly": bool(run_eagerly)}
         self.__dict__["_python_steps"] = {}
+        self.__dict__.pop("_metric_objects", None)
         engine = optimizers_module.get("rmsprop") if optimizer is None else optimizer  # without one it is evaluated, not trained
         settings = (engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics), _engine_metrics(weighted_metrics), bool(run_eagerly),
                     steps, bool(auto_scale_loss))
@@ -307,13 +313,11 @@ class Model(Layer):
 
     @property
     def stop_training(self):
-        return self.__dict__.get("_stop", False) or self._engine.training_stopped()
+        return self._engine.training_stopped()
 
     @stop_training.setter
     def stop_training(self, value):
-        self.__dict__["_stop"] = bool(value)
-        if value:
-            self._engine.stop_training()
+        self._engine.stop_training(bool(value))
 
     def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, validation_split=0.0,
             validation_data=None, shuffle=True, class_weight=None, sample_weight=None, initial_epoch=0, steps_per_epoch=None,
@@ -323,26 +327,30 @@ class Model(Layer):
         verbose = 1 if verbose == "auto" else int(verbose)
         if self._compiled is not None and self._compiled["optimizer"] is None:
             raise ValueError("fit: the model was compiled without an optimizer")
-        told = _told(self, callbacks)
-        self.__dict__["_stop"] = False
-        if self._has_own_step("train_step"):
-            with Loan() as loan:
-                return PythonFit(self, loan, x, y, sample_weight, batch_size, epochs, verbose, callbacks, validation_data, initial_epoch,
-                                 steps_per_epoch, validation_steps, shuffle, validation_split).run()
         settings = {
-            "batch_size": batch_size, "epochs": int(epochs), "verbose": verbose, "callbacks": told,
+            "batch_size": batch_size, "epochs": int(epochs), "verbose": verbose, "callbacks": [],
             "validation_split": float(validation_split or 0), "shuffle": bool(shuffle),
             "class_weight": None if class_weight is None else {int(k): float(v) for k, v in class_weight.items()},
             "initial_epoch": int(initial_epoch), "steps_per_epoch": steps_per_epoch, "validation_steps": validation_steps,
             "validation_batch_size": validation_batch_size, "validation_freq": validation_freq}
-        with Loan() as loan:
-            self._begin_with(x)
-            validation = None
+
+        def train(loan):
+            given, validation, validated = self._staged(x, y, sample_weight), None, None
             if validation_data is not None:
-                validation = triple(self, loan, *(unpack_x_y_sample_weight(validation_data) if isinstance(validation_data, (tuple, list))
-                                                  else (validation_data,)))
-            given = triple(self, loan, x, y, sample_weight)
-            epoch, values = self._engine.fit(given, {**settings, "validation_data": validation})
+                validation = self._staged(*(unpack_x_y_sample_weight(validation_data) if isinstance(validation_data, (tuple, list))
+                                            else (validation_data,)))
+            if self._has_own_step("train_step"):
+                return PythonRun(self, loan, _listed(callbacks), verbose, int(epochs)).fit(given, validation, settings)
+            told = _told(self, callbacks)
+            if self._has_own_step("test_step") and (validation is not None or settings["validation_split"]):
+                run = PythonRun(self, loan, _listed(callbacks), verbose, int(epochs))
+                given, told = run.validate_on(given, validation, settings), [*told, Validating(run)._handle]
+                settings["validation_split"] = 0.0
+            elif validation is not None:
+                validated = triple(self, loan, *validation)
+            given = triple(self, loan, *given)
+            return self._engine.fit(given, {**settings, "callbacks": told, "validation_data": validated})
+        epoch, values = lending(train)
         history = callbacks_module.History(epoch, values, {"epochs": int(epochs), "verbose": verbose,
                                                            "steps": steps_per_epoch}, self)
         self.__dict__["history"] = history
@@ -352,23 +360,34 @@ class Model(Layer):
                  return_dict=False, **kwargs):
         """Loss and metrics over the data."""
         verbose = 1 if verbose == "auto" else int(verbose)
-        if self._has_own_step("test_step"):
-            with Loan() as loan:
-                logs = PythonFit(self, loan, x, y, sample_weight, batch_size, 1, verbose, callbacks, None, 0, None, steps, False,
-                                 0.0).evaluate()
-        else:
-            with Loan() as loan:
-                given = triple(self, loan, x, y, sample_weight)
-                logs = self._engine.evaluate(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
-        return logs if return_dict else _values(logs)
+
+        def test(loan):
+            given = self._staged(x, y, sample_weight)
+            if self._has_own_step("test_step"):
+                return PythonRun(self, loan, _listed(callbacks), verbose).evaluate(given, batch_size, steps)
+            given = triple(self, loan, *given)
+            return self._engine.evaluate(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
+        logs = lending(test)
+        return logs if return_dict else self._values(logs)
 
     def predict(self, x, batch_size=None, verbose="auto", steps=None, callbacks=None, **kwargs):
         """The results for all examples, as arrays of NumPy's."""
         verbose = 1 if verbose == "auto" else int(verbose)
-        with Loan() as loan:
-            given = triple(self, loan, x)
+
+        def compute(loan):
+            given = self._staged(x)
+            if self._has_own_step("predict_step"):
+                return PythonRun(self, loan, _listed(callbacks), verbose).predict(given, batch_size, steps)
+            given = triple(self, loan, *given)
             results = self._engine.predict(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
             return self._packed([result.numpy() for result in results])
+        return lending(compute)
+
+    def _values(self, logs):
+        """As Keras lists them: the loss first, and the metrics in their order."""
+        order = self.metrics_names
+        values = [logs[name] for name in (order if set(order) == set(logs) else sorted(logs, key=lambda name: name != "loss"))]
+        return values[0] if len(values) == 1 else values
 
     def _packed(self, results):
         structure = self.__dict__.get("_output_structure", self.__dict__.get("_structure_of_results"))
@@ -378,29 +397,33 @@ class Model(Layer):
 
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False, **kwargs):
         """One step on one batch."""
-        with self._loan_of_batch() as loan:
-            batch = self._in_order(loan, x, y, sample_weight)
-            logs = self._engine.train_on_batch(batch, class_weight)
-        return logs if return_dict else _values(logs)
+        def train(loan):
+            given = self._staged(x, y, sample_weight)
+            if self._has_own_step("train_step"):
+                return PythonRun(self, loan).on_batch("train", given, class_weight)
+            return self._engine.train_on_batch(self._in_order(loan, *given), class_weight)
+        logs = lending(train)
+        return logs if return_dict else self._values(logs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False, **kwargs):
         """Loss and metrics of one batch."""
-        with self._loan_of_batch() as loan:
-            batch = self._in_order(loan, x, y, sample_weight)
-            logs = self._engine.test_on_batch(batch)
-        return logs if return_dict else _values(logs)
+        def test(loan):
+            given = self._staged(x, y, sample_weight)
+            if self._has_own_step("test_step"):
+                return PythonRun(self, loan).on_batch("test", given)
+            return self._engine.test_on_batch(self._in_order(loan, *given))
+        logs = lending(test)
+        return logs if return_dict else self._values(logs)
 
     def predict_on_batch(self, x):
         """The results of one batch."""
-        with self._loan_of_batch() as loan:
-            inputs = self._in_order(loan, x, None, None)[0]
-            results = self._engine.predict_on_batch(inputs)
+        def compute(loan):
+            given = self._staged(x)
+            if self._has_own_step("predict_step"):
+                return PythonRun(self, loan).on_batch("predict", given)
+            results = self._engine.predict_on_batch(self._in_order(loan, *given)[0])
             return self._packed([result.numpy() for result in results])
-
-    def _loan_of_batch(self):
-        """Op by op, what is computed of the arrays alone is computed where they are: not on the host because they lie there."""
-        eager = (self._compiled is not None and self._compiled["run_eagerly"]) or _lockstep.config.functions_run_eagerly()
-        return Loan(lends=not eager)
+        return lending(compute)
 
     def _names_of_results(self, count):
         """What the results are called, where call() gives a dictionary; None: it does not."""
@@ -433,7 +456,6 @@ class Model(Layer):
 
     def _in_order(self, loan, x, y, sample_weight):
         """The arrays of a batch, those by name in the order of inputs and outputs."""
-        x = self._of_stage(x)
         if self._is_written:
             x, y, sample_weight = self._taken(x), by_order(y), by_order(sample_weight)
         x, y, sample_weight = (arrays(part, loan) for part in (x, y, sample_weight))
@@ -444,7 +466,9 @@ class Model(Layer):
     # --- steps that are written in Python ---
 
     def _has_own_step(self, name):
-        return getattr(type(self), name) is not getattr(Model, name)
+        """Whether a class of Python has put something in the place of this step, or of what it is made of."""
+        parts = (name,) if name == "predict_step" else (name, "compute_loss", "compute_metrics")
+        return any(getattr(type(self), part) is not getattr(Model, part) for part in parts)
 
     def train_step(self, data):
         """One training step: what a class of your own may define."""
@@ -473,7 +497,10 @@ class Model(Layer):
         total = losses_module.as_loss(self._compiled["loss"])(y, y_pred, sample_weight) if self._compiled["loss"] else None
         for extra in self._handle.losses():
             total = extra if total is None else total + extra
-        self._step_loss().update_state(total)
+        if total is not None:  # what the replicas have are shares of it
+            batch = next((leaf for leaf in nest.flatten((y_pred, y, x)) if leaf is not None and len(leaf.shape)), None)
+            self._step_loss().update_state(_lockstep.all_reduce("SUM", total),
+                                           sample_weight=None if batch is None else _lockstep.global_batch_size(batch))
         return total
 
     def _metrics_of_steps(self):
@@ -492,14 +519,16 @@ class Model(Layer):
     def _step_metrics(self):
         made = self.__dict__.get("_metric_objects")
         if made is None:
-            given = self._compiled["metrics"] or []
-            made = self.__dict__["_metric_objects"] = [metrics_module.get(metric) for metric in given]
+            kinds = [given if isinstance(given, (list, tuple)) else [given] for given in (self._compiled["metrics"] or [],
+                                                                                          self._compiled["weighted_metrics"] or [])]
+            made = self.__dict__["_metric_objects"] = [metrics_module.get(metric) for kind in kinds for metric in kind]
+            self.__dict__["_first_weighted"] = len(kinds[0])
         return made
 
     def compute_metrics(self, x, y, y_pred, sample_weight=None):
         """Updates the compiled metrics and returns their values by name."""
-        for metric in self._step_metrics():
-            metric.update_state(y, y_pred, sample_weight=sample_weight)
+        for number, metric in enumerate(self._step_metrics()):
+            metric.update_state(y, y_pred, sample_weight=sample_weight if number >= self._first_weighted else None)
         return self.get_metrics_result()
 
     def get_metrics_result(self):
@@ -619,6 +648,7 @@ class Model(Layer):
             "optimizer": optimizers_module.wrapped(self._handle.optimizer()),
             "loss": read(losses_module.deserialize, settings.get("loss")),
             "metrics": read(metrics_module.deserialize, settings.get("metrics")),
+            "weighted_metrics": read(metrics_module.deserialize, settings.get("weighted_metrics")),
             "loss_weights": settings.get("loss_weights"), "run_eagerly": bool(settings.get("run_eagerly"))}
         self.__dict__["_python_steps"] = {}
         if self._stage is not None:
@@ -627,11 +657,10 @@ class Model(Layer):
     def _compile_stage(self, settings):
         """The engine's part goes on with the optimizer and its state."""
         compiled = self._compiled
-        weighted = _each_configuration(metrics_module.deserialize, settings.get("weighted_metrics"))
         steps = settings.get("steps_per_execution")
         self.__dict__["_compile_settings"] = (
             compiled["optimizer"]._handle, _engine_loss(compiled["loss"]), compiled["loss_weights"], _engine_metrics(compiled["metrics"]),
-            _engine_metrics(weighted), compiled["run_eagerly"], int(steps or 1), bool(settings.get("auto_scale_loss", True)))
+            _engine_metrics(compiled["weighted_metrics"]), compiled["run_eagerly"], int(steps or 1), bool(settings.get("auto_scale_loss", True)))
 
     def build(self, input_shape=None):
         """Makes the weights for inputs of these shapes."""
@@ -718,17 +747,14 @@ def _with_paths(tree, path=""):
             yield path + name, value
 
 
+def _listed(callbacks):
+    return [] if callbacks is None else callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
+
+
 def _told(model, callbacks):
-    callbacks = [] if callbacks is None else callbacks if isinstance(callbacks, (list, tuple)) else [callbacks]
-    for callback in callbacks:
+    for callback in _listed(callbacks):
         callback.set_model(model)
-    return [callback._handle for callback in callbacks]
-
-
-def _values(logs):
-    """As Keras lists them: the loss first."""
-    values = [logs[name] for name in sorted(logs, key=lambda name: name != "loss")]
-    return values[0] if len(values) == 1 else values
+    return [callback._handle for callback in _listed(callbacks)]
 
 
 class Sequential(Model):

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "graph/numerics.h"
-
 namespace lockstep::compile {
 namespace {
 
@@ -58,7 +56,7 @@ bool BodyProgram::operator==(const BodyProgram& other) const {
 std::shared_ptr<const Plan> BodyProgram::plan(const PlanOptions& options) const {
   const std::lock_guard lock(mutex_);
   for (const Planned& planned : plans_)
-    if (same_kernels(planned.options, options) && planned.plan->checks_numerics == numerics_checked())
+    if (same_kernels(planned.options, options) && planned.plan->settings == PlanSettings{})
       return planned.plan;
   auto plan = std::make_shared<Plan>(make_plan(graph_, options));
   plan->parameters.resize(parameters_);

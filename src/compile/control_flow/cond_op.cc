@@ -29,121 +29,170 @@ Cost cost(const InferContext& c, std::span<const TensorSpec>) {
 
 // The gradient is a choice by the same predicate between the branches' gradients. What those read of the
 // forward pass becomes results of the forward node, left out by the other branch.
-TensorList grad(const GradContext& g) {
-  Trace* owner = g.out().symbolic() ? Trace::of(g.out()) : nullptr;
-  const int32_t number = g.out().impl()->symbol.node;
-  require(owner != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
-          "the gradient of cond is taken in the traced function in which it is");
-  const std::source_location where = owner->graph().nodes[static_cast<size_t>(number)].where;
-  auto attrs = owner->graph().nodes[static_cast<size_t>(number)].attrs.as<CondAttrs>();
-  const auto inputs = static_cast<size_t>(g.num_inputs()) - 1;  // but for the predicate
-
-  std::array<std::vector<Value>, 2> parameters;  // of the branches' gradients, side by side
-  std::array<std::vector<Value>, 2> results;
-  std::array<TracedBody::Reads, 2> reads;
-  TensorList arriving;
-  std::vector<size_t> outputs;  // of the node, by what arrives
-  for (int i = 0; i < g.num_outputs(); ++i) {
-    const auto output = static_cast<size_t>(g.out(i).impl()->symbol.output);
-    const auto emitted = static_cast<size_t>(attrs.emitted);
-    const bool state = output < emitted && output >= emitted - static_cast<size_t>(attrs.states);
-    if (!g.has_dout(i) || state || !is_floating(g.out(i).dtype())) continue;
-    arriving.push_back(g.dout(i));
-    outputs.push_back(output);
+class CondGradient {
+ public:
+  explicit CondGradient(const GradContext& g)
+      : g_(g),
+        owner_(g.out().symbolic() ? Trace::of(g.out()) : nullptr),
+        number_(g.out().impl()->symbol.node),
+        inputs_(static_cast<size_t>(g.num_inputs()) - 1),
+        given_(inputs_, false) {
+    require(owner_ != nullptr, ErrorCode::failed_precondition, std::source_location::current(),
+            "the gradient of cond is taken in the traced function in which it is");
+    const Node& node = owner_->graph().nodes[static_cast<size_t>(number_)];
+    where_ = node.where;
+    attrs_ = node.attrs.as<CondAttrs>();
   }
-  std::vector<bool> given(inputs, false);  // some branch has a gradient for this input
-  for (const size_t b : kBranches) {
-    if (!attrs.traced[b]) {
-      attrs.traced[b] = replay(*attrs.bodies[b], Trace::BodyKind::branch);
-      size_t next = 0;
-      for (const Value v : attrs.bodies[b]->graph().outputs)
-        attrs.results[b].push_back(v.valid() ? attrs.traced[b]->outputs()[next++] : v);
+
+  TensorList run() {
+    collect_arriving();
+    for (const size_t b : kBranches) differentiate(b);
+    drop_what_no_branch_gives();
+    save_what_is_read();
+    return emit_choice();
+  }
+
+ private:
+  TracedBody& body(size_t b) { return *attrs_.traced[b]; }
+
+  // The gradients of the node's results that there are.
+  void collect_arriving() {
+    const auto emitted = static_cast<size_t>(attrs_.emitted), states = static_cast<size_t>(attrs_.states);
+    for (int i = 0; i < g_.num_outputs(); ++i) {
+      const auto output = static_cast<size_t>(g_.out(i).impl()->symbol.output);
+      const bool state = output < emitted && output >= emitted - states;
+      if (!g_.has_dout(i) || state || !is_floating(g_.out(i).dtype())) continue;
+      arriving_.push_back(g_.dout(i));
+      outputs_.push_back(output);
     }
-    TracedBody& body = *attrs.traced[b];
-    const TraceScope scope(body.trace());
+  }
+
+  // A body that was simplified is traced once more, for gradients are taken of what was traced.
+  void trace(size_t b) {
+    if (attrs_.traced[b]) return;
+    attrs_.traced[b] = replay(*attrs_.bodies[b], Trace::BodyKind::branch);
+    size_t next = 0;
+    for (const Value v : attrs_.bodies[b]->graph().outputs)
+      attrs_.results[b].push_back(v.valid() ? body(b).outputs()[next++] : v);
+  }
+
+  // The gradients of a branch, in its own trace.
+  void differentiate(size_t b) {
+    trace(b);
+    TracedBody& branch = body(b);
+    const TraceScope scope(branch.trace());
     std::vector<Value> targets;
     TensorList at_targets;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      const Tensor symbol = body.trace().parameter(-1, arriving[i].spec(), where);
-      parameters[b].push_back(body.trace().value_of(symbol, where));
-      const Value v = attrs.results[b][outputs[i]];
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const Tensor symbol = branch.trace().parameter(-1, arriving_[i].spec(), where_);
+      parameters_[b].push_back(branch.trace().value_of(symbol, where_));
+      const Value v = attrs_.results[b][outputs_[i]];
       if (!v.valid()) continue;
-      const OpDef& op = *body.trace().graph().node(v).op;
-      require(outputs[i] < static_cast<size_t>(attrs.emitted) || !has_bodies(op), ErrorCode::unsupported,
-              where,
+      const OpDef& op = *branch.trace().graph().node(v).op;
+      require(outputs_[i] < static_cast<size_t>(attrs_.emitted) || !has_bodies(op), ErrorCode::unsupported,
+              where_,
               "second derivatives through a loop or branch inside the branch of a cond are not supported");
       targets.push_back(v);
       at_targets.push_back(symbol);
     }
-    std::vector<bool> wanted(inputs, false);
-    for (size_t i = 0; i < inputs; ++i)
-      wanted[i] = body.slots[i].value.valid() && g.needs(static_cast<int>(i) + 1) &&
-                  is_floating(g.in(static_cast<int>(i) + 1).dtype());
-    const TensorList found = body.gradients(targets, at_targets, wanted);
-    for (size_t i = 0; i < inputs; ++i) {
-      results[b].push_back(found[i].defined() ? body.trace().value_of(found[i], where) : Value{});
-      given[i] = given[i] || found[i].defined();
+    std::vector<bool> wanted(inputs_, false);
+    for (size_t i = 0; i < inputs_; ++i)
+      wanted[i] = branch.slots[i].value.valid() && g_.needs(static_cast<int>(i) + 1) &&
+                  is_floating(g_.in(static_cast<int>(i) + 1).dtype());
+    const TensorList found = branch.gradients(targets, at_targets, wanted);
+    for (size_t i = 0; i < inputs_; ++i) {
+      results_[b].push_back(found[i].defined() ? branch.trace().value_of(found[i], where_) : Value{});
+      given_[i] = given_[i] || found[i].defined();
     }
-    reads[b] = body.reads_of(results[b], std::vector<bool>(inputs, false), [](Value) { return false; });
+    reads_[b] = branch.reads_of(results_[b], std::vector<bool>(inputs_, false), [](Value) { return false; });
   }
-  for (const size_t b : kBranches)
-    for (size_t i = inputs; i-- > 0;)
-      if (!given[i]) results[b].erase(results[b].begin() + static_cast<std::ptrdiff_t>(i));
 
-  // More results of the forward pass.
-  SpecList more;
-  std::array<std::vector<size_t>, 2> saved;
-  for (const size_t b : kBranches)
-    for (const Value v : reads[b].saved) {
-      auto& known = attrs.results[b];
-      auto it = std::find(known.begin(), known.end(), v);
-      if (it == known.end()) {
-        known.push_back(v);
-        attrs.results[1 - b].emplace_back();
-        more.push_back(attrs.traced[b]->trace().graph().spec(v));
-        it = known.end() - 1;
+  void drop_what_no_branch_gives() {
+    for (const size_t b : kBranches)
+      for (size_t i = inputs_; i-- > 0;)
+        if (!given_[i]) results_[b].erase(results_[b].begin() + static_cast<std::ptrdiff_t>(i));
+  }
+
+  // What gradients read of a branch is a result of the forward pass from now on.
+  void save_what_is_read() {
+    SpecList more;
+    for (const size_t b : kBranches)
+      for (const Value v : reads_[b].saved) {
+        auto& known = attrs_.results[b];
+        auto it = std::find(known.begin(), known.end(), v);
+        if (it == known.end()) {
+          known.push_back(v);
+          attrs_.results[1 - b].emplace_back();
+          more.push_back(body(b).trace().graph().spec(v));
+          it = known.end() - 1;
+        }
+        saved_[b].push_back(static_cast<size_t>(it - known.begin()));
       }
-      saved[b].push_back(static_cast<size_t>(it - known.begin()));
-    }
-  for (const size_t b : kBranches) attrs.bodies[b] = attrs.traced[b]->program(attrs.results[b]);
-  const TensorList added = owner->extend(g.out(), attrs, more);
-  if (!added.empty()) {
+    for (const size_t b : kBranches) attrs_.bodies[b] = body(b).program(attrs_.results[b]);
+    const TensorList added = owner_->extend(g_.out(), attrs_, more);
+    if (added.empty()) return;
     TensorList all;
-    for (int i = 0; i < g.num_inputs(); ++i) all.push_back(g.in(i));
-    tell_recorders(kCond, attrs, all, added);
+    for (int i = 0; i < g_.num_inputs(); ++i) all.push_back(g_.in(i));
+    tell_recorders(kCond, attrs_, all, added);
   }
 
-  TensorList arguments = {g.in(0)};
-  arguments.insert(arguments.end(), arriving.begin(), arriving.end());
-  const auto add_argument = [&](const Tensor& argument, Value of_then, Value of_else) {
-    arguments.push_back(argument);
-    parameters[0].push_back(of_then);
-    parameters[1].push_back(of_else);
-  };
-  for (size_t i = 0; i < inputs; ++i)
-    if (reads[0].slots[i] || reads[1].slots[i])
-      add_argument(g.in(static_cast<int>(i) + 1), attrs.traced[0]->slots[i].value,
-                   attrs.traced[1]->slots[i].value);
-  for (const size_t b : kBranches) {
-    for (size_t i = 0; i < saved[b].size(); ++i)
-      add_argument(owner->wrap({number, static_cast<int32_t>(saved[b][i])}),
-                   b == 0 ? reads[b].saved[i] : Value{}, b == 1 ? reads[b].saved[i] : Value{});
-    for (const Trace::Outside& outside : reads[b].outside)
-      add_argument(outside.value, b == 0 ? outside.parameter : Value{}, b == 1 ? outside.parameter : Value{});
+  // What the branches' gradients are called with; each knows the argument by a value of its own, or does not
+  // read it.
+  TensorList arguments() {
+    TensorList all = {g_.in(0)};
+    all.insert(all.end(), arriving_.begin(), arriving_.end());
+    const auto add = [&](const Tensor& argument, Value of_then, Value of_else) {
+      all.push_back(argument);
+      parameters_[0].push_back(of_then);
+      parameters_[1].push_back(of_else);
+    };
+    for (size_t i = 0; i < inputs_; ++i)
+      if (reads_[0].slots[i] || reads_[1].slots[i])
+        add(g_.in(static_cast<int>(i) + 1), body(0).slots[i].value, body(1).slots[i].value);
+    for (const size_t b : kBranches) {
+      const auto add_for_branch = [&](const Tensor& argument, Value value) {
+        add(argument, b == 0 ? value : Value{}, b == 1 ? value : Value{});
+      };
+      for (size_t i = 0; i < saved_[b].size(); ++i)
+        add_for_branch(owner_->wrap({number_, static_cast<int32_t>(saved_[b][i])}), reads_[b].saved[i]);
+      for (const Trace::Outside& outside : reads_[b].outside)
+        add_for_branch(outside.value, outside.parameter);
+    }
+    return all;
   }
-  TensorList leaving(static_cast<size_t>(g.num_inputs()));
-  if (results[0].empty()) return leaving;
-  CondAttrs backward;
-  for (const size_t b : kBranches)
-    backward.bodies[b] = std::make_shared<BodyProgram>(
-        extract(attrs.traced[b]->trace().graph(), results[b], parameters[b]), parameters[b].size());
-  backward.emitted = static_cast<int64_t>(results[0].size());
-  const TensorList found = emit(kCond, arguments, backward, where);
-  size_t next = 0;
-  for (size_t i = 0; i < inputs; ++i)
-    if (given[i]) leaving[i + 1] = found[next++];
-  return leaving;
-}
+
+  TensorList emit_choice() {
+    const TensorList called_with = arguments();
+    TensorList leaving(static_cast<size_t>(g_.num_inputs()));
+    if (results_[0].empty()) return leaving;
+    CondAttrs backward;
+    for (const size_t b : kBranches)
+      backward.bodies[b] = std::make_shared<BodyProgram>(
+          extract(body(b).trace().graph(), results_[b], parameters_[b]), parameters_[b].size());
+    backward.emitted = static_cast<int64_t>(results_[0].size());
+    const TensorList found = emit(kCond, called_with, backward, where_);
+    size_t next = 0;
+    for (size_t i = 0; i < inputs_; ++i)
+      if (given_[i]) leaving[i + 1] = found[next++];
+    return leaving;
+  }
+
+  const GradContext& g_;
+  Trace* const owner_;
+  const int32_t number_;  // of the node
+  const size_t inputs_;   // but for the predicate
+  std::source_location where_;
+  CondAttrs attrs_;
+  TensorList arriving_;
+  std::vector<size_t> outputs_;                   // of the node, by what arrives
+  std::vector<bool> given_;                       // some branch has a gradient for this input
+  std::array<std::vector<Value>, 2> parameters_;  // of the branches' gradients, side by side
+  std::array<std::vector<Value>, 2> results_;
+  std::array<TracedBody::Reads, 2> reads_;
+  std::array<std::vector<size_t>, 2> saved_;  // results of the forward node
+};
+
+TensorList grad(const GradContext& g) { return CondGradient(g).run(); }
 
 }  // namespace
 

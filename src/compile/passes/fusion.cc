@@ -35,26 +35,11 @@ constinit const OpDef kFused{
     },
     .cost = [](const InferContext& c, std::span<const TensorSpec> outputs) -> Cost {
       Cost cost = cost_elementwise(c, outputs);
-      const auto& program = c.attrs<FusedAttrs>().program;
-      const auto arithmetic =
-          std::count_if(program.instructions.begin(), program.instructions.end(), [](const auto& i) {
-            return i.op != elementwise::Opcode::input && i.op != elementwise::Opcode::constant;
-          });
-      cost.flops = outputs.empty() ? 0 : outputs[0].shape.size() * arithmetic;
+      const int64_t elements = outputs.empty() ? 0 : outputs[0].shape.size();
+      cost.flops = elements * elementwise::arithmetic(c.attrs<FusedAttrs>().program);
       return cost;
     },
     .expand = [](elementwise::Expander& e) { e.inline_program(e.attrs<FusedAttrs>().program); }};
-
-KernelCall fused_call(elementwise::Program program, std::vector<OperandLayout> inputs,
-                      std::vector<OperandLayout> outputs, std::source_location where) {
-  KernelCall call;
-  call.op = &kFused;
-  call.attrs = Attrs(FusedAttrs{.program = std::move(program), .shape = {}, .ops = {}});
-  call.input_layouts = std::move(inputs);
-  call.output_layouts = std::move(outputs);
-  call.where = where;
-  return call;
-}
 
 std::string name_with_parts(const OpDef& op, const Attrs& attrs) {
   constexpr size_t kMost = 6;

@@ -1,12 +1,10 @@
 // Fuses elementwise ops into one pass over memory.
 #pragma once
 
-#include <source_location>
 #include <string>
 #include <vector>
 
 #include "compile/planning/placement.h"
-#include "compile/planning/plan.h"
 #include "graph/graph.h"
 #include "ops/elementwise/program.h"
 
@@ -22,10 +20,6 @@ struct FusedAttrs {
   bool operator==(const FusedAttrs& other) const { return program == other.program; }
   void visit(auto&& v) const { v("program", program); }
 };
-
-// The call of such a node, for those who have a program and no graph.
-KernelCall fused_call(elementwise::Program program, std::vector<OperandLayout> inputs,
-                      std::vector<OperandLayout> outputs, std::source_location where);
 
 // The op's name, for people; of a fused one with those of its parts: "fused(mul,add,relu)".
 std::string name_with_parts(const OpDef& op, const Attrs& attrs);

@@ -39,7 +39,8 @@ std::optional<Graph> absorb_casts(const Graph& graph,
 // residual connection, or the other gradients of a value.
 std::optional<Graph> fuse_addends(const Graph& graph);
 
-// The passes above but the last two, in order. `join`: whether ops may move into others.
+// The passes that every graph goes through first, on all kinds of devices. `join`: whether ops may move into
+// others.
 Graph simplify(Graph graph, bool replicated, bool join = true);
 
 // All rewrites that are registered for a kind of device and come before the fusion of elementwise ops: those

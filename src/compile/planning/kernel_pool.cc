@@ -22,11 +22,11 @@ const PreparedLaunch& KernelSet::launch(std::span<const KernelCall> calls, size_
 
 PreparedLaunch KernelSet::prepare(std::span<const KernelCall> calls, size_t index) const {
   const KernelCall& call = calls[index];
-  const DeviceKind kind = kind_of_call(call.place, options_);
+  const DeviceKind kind = options_.kind_at(call.place);
   if (kind == DeviceKind::null || call.copies) return {};
-  const int threads = threads_of_call(call, options_);
+  const int threads = options_.threads_for(call);
   const TeamScope team(threads);
-  Device* const device = device_of_call(call.place, options_);
+  Device* const device = options_.device_at(call.place);
   if (device) backend_of(*device).bind_thread();
   if (const GroupCalls rule = group_rule(kind); rule && call.group >= 0) {
     const auto last = std::find_if(calls.begin() + static_cast<std::ptrdiff_t>(index), calls.end(),
@@ -34,15 +34,7 @@ PreparedLaunch KernelSet::prepare(std::span<const KernelCall> calls, size_t inde
     GroupedCalls grouped = rule({&call, static_cast<size_t>(last - calls.begin()) - index});
     if (grouped.kernel) return {std::move(grouped.kernel), grouped.count};
   }
-  const KernelDef& def = find_kernel(kind, *call.op, call.where);
-  return {def.prepare({.op = *call.op,
-                       .attributes = call.attrs,
-                       .inputs = call.input_layouts,
-                       .outputs = call.output_layouts,
-                       .device = device,
-                       .threads = threads,
-                       .where = call.where}),
-          1};
+  return {find_kernel(kind, *call.op, call.where).prepare(call.request(device, threads)), 1};
 }
 
 std::shared_ptr<KernelSet> KernelPool::borrow(const PlanOptions& options) {

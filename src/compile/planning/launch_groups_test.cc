@@ -100,13 +100,8 @@ class Backwards final : public Kernel {
  public:
   explicit Backwards(std::span<const KernelCall> calls) {
     for (const KernelCall& call : calls) {
-      kernels_.push_back(find_kernel(DeviceKind::cpu, *call.op, call.where)
-                             .prepare({.op = *call.op,
-                                       .attributes = call.attrs,
-                                       .inputs = call.input_layouts,
-                                       .outputs = call.output_layouts,
-                                       .threads = 1,
-                                       .where = call.where}));
+      kernels_.push_back(
+          find_kernel(DeviceKind::cpu, *call.op, call.where).prepare(call.request(nullptr, 1)));
       inputs_.push_back(call.inputs.size());
       operands_.push_back(call.inputs.size() + call.outputs.size());
     }

@@ -6,25 +6,15 @@
 #include <utility>
 
 #include "compile/passes/transfers.h"
+#include "compile/planning/arena_layout.h"
 #include "compile/planning/kernel_pool.h"
 #include "compile/planning/launch_groups.h"
-#include "compile/planning/memory_plan.h"
 #include "compile/planning/spread.h"
 #include "graph/numerics.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::compile {
 namespace {
-
-// An arena buffer while its place is not decided: Operand::index is its number.
-struct Buffer {
-  size_t bytes = 0;
-  int first = 0;
-  int last = 0;
-  bool per_replica = false;
-  int device = 0;
-  int same_as = -1;  // written over another buffer
-};
 
 struct Home {
   Operand operand;
@@ -52,19 +42,15 @@ class Lowering {
     assign_results();
     for (const int node : order) lower(node);
     extend_to_readers();
-    reuse_in_place();
-    extend_over_groups();
-    place_buffers();
+    overwrite_inputs();
+    join_groups();
+    arenas_.place(plan_);
     return std::move(plan_);
   }
 
  private:
   const Node& node(int i) const { return graph_.nodes[static_cast<size_t>(i)]; }
   Home& home(Value v) { return homes_[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)]; }
-  static bool in_arena(const Operand& o) {
-    return o.space == Space::device_arena || o.space == Space::replica_arena;
-  }
-
   static OperandLayout contiguous_layout(const TensorSpec& spec) {
     return {spec, contiguous_strides(spec.shape)};
   }
@@ -178,7 +164,7 @@ class Lowering {
                     .cost = {},
                     .where = n.where,
                     .layer = layers_[static_cast<size_t>(i)]};
-    const DeviceKind kind = kind_of_call(place, options_);
+    const DeviceKind kind = options_.kind_at(place);
     const bool needs_contiguous =
         kind != DeviceKind::null && !find_kernel(kind, *n.op, n.where).strided_inputs;
     for (const Value v : n.inputs) add_input(call, v, needs_contiguous);
@@ -281,21 +267,13 @@ class Lowering {
          .phase = place.phase,
          .ready = written_[static_cast<size_t>(n.inputs[0].node)]});
     // From then on the result may be written, while calls that do not need it still run.
-    buffers_.back().first = plan_.collectives.back().ready;
+    arenas_.written_from(h.operand, plan_.collectives.back().ready);
     collective_positions_.push_back(position());
   }
 
   int position() const { return static_cast<int>(plan_.calls.size()); }
 
-  Operand new_buffer(size_t bytes, NodePlace place) {
-    buffers_.push_back({.bytes = bytes,
-                        .first = position(),
-                        .last = position(),
-                        .per_replica = place.per_replica,
-                        .device = place.device});
-    return {place.per_replica ? Space::replica_arena : Space::device_arena,
-            static_cast<int>(buffers_.size()) - 1, 0, place.device};
-  }
+  Operand new_buffer(size_t bytes, NodePlace place) { return arenas_.new_buffer(bytes, place, position()); }
 
   void push(KernelCall call) {
     SpecList in, out;
@@ -328,20 +306,16 @@ class Lowering {
   // --- memory ----------------------------------------------------------------------------------------------
 
   void extend_to_readers() {
-    const auto extend = [&](const Operand& operand, int at) {
-      if (!in_arena(operand)) return;
-      Buffer& buffer = buffers_[static_cast<size_t>(operand.index)];
-      buffer.last = std::max(buffer.last, at);
-    };
     for (size_t s = 0; s < plan_.calls.size(); ++s) {
-      for (const Operand& o : plan_.calls[s].inputs) extend(o, static_cast<int>(s));
-      for (const Operand& o : plan_.calls[s].outputs) extend(o, static_cast<int>(s));
+      for (const Operand& o : plan_.calls[s].inputs) arenas_.used_at(o, static_cast<int>(s));
+      for (const Operand& o : plan_.calls[s].outputs) arenas_.used_at(o, static_cast<int>(s));
     }
     // The sums of a phase run together in front of its first call: what they read must not be reused
     // by that call, nor by each other.
     for (size_t c = 0; c < plan_.collectives.size(); ++c) {
-      extend(plan_.collectives[c].input, collective_positions_[c]);
-      if (plan_.collectives[c].condition) extend(*plan_.collectives[c].condition, collective_positions_[c]);
+      const Collective& sum = plan_.collectives[c];
+      arenas_.used_at(sum.input, collective_positions_[c]);
+      if (sum.condition) arenas_.used_at(*sum.condition, collective_positions_[c]);
     }
   }
 
@@ -349,34 +323,16 @@ class Lowering {
     int call, input, output;
   };
 
-  int resolve(int buffer) const {
-    while (buffers_[static_cast<size_t>(buffer)].same_as >= 0)
-      buffer = buffers_[static_cast<size_t>(buffer)].same_as;
-    return buffer;
-  }
-
-  void reuse_in_place() {
+  void overwrite_inputs() {
     for (const InPlace& chance : in_place_) {
       const KernelCall& call = plan_.calls[static_cast<size_t>(chance.call)];
-      const Operand& in = call.inputs[static_cast<size_t>(chance.input)];
-      const Operand& out = call.outputs[static_cast<size_t>(chance.output)];
-      if (!in_arena(in) || !in_arena(out) || in.space != out.space || in.offset != 0) continue;
-      // The same memory read by another input of this call through other strides must stay.
-      const auto shared = std::count_if(call.inputs.begin(), call.inputs.end(), [&](const Operand& o) {
-        return in_arena(o) && resolve(o.index) == resolve(in.index);
-      });
-      Buffer& source = buffers_[static_cast<size_t>(resolve(in.index))];
-      Buffer& target = buffers_[static_cast<size_t>(out.index)];
-      if (shared != 1 || target.same_as >= 0 || source.last != chance.call || source.bytes != target.bytes)
-        continue;
-      if (&source == &target) continue;
-      target.same_as = resolve(in.index);
-      source.last = std::max(source.last, target.last);
+      arenas_.may_overwrite(chance.call, call, call.inputs[static_cast<size_t>(chance.input)],
+                            call.outputs[static_cast<size_t>(chance.output)]);
     }
   }
 
   // The calls of a group run at the same time.
-  void extend_over_groups() {
+  void join_groups() {
     std::vector<KernelCall>& calls = plan_.calls;
     for (size_t begin = 0, end = 0; begin < calls.size(); begin = end) {
       const int group = calls[begin].group;
@@ -386,69 +342,11 @@ class Lowering {
         continue;
       }
       const int from = static_cast<int>(begin), to = static_cast<int>(end);
-      for (Buffer& buffer : buffers_) {
-        if (buffer.first > from && buffer.first < to) buffer.first = from;
-        if (buffer.last >= from && buffer.last < to) buffer.last = to - 1;
-      }
+      arenas_.run_together(from, to);
       for (Collective& collective : plan_.collectives)
         if (collective.ready > from && collective.ready < to) collective.ready = to;
       for (size_t s = begin; s < end; s += kernels_->launch(calls, s).calls) prepare(s);
     }
-  }
-
-  void place_buffers() {
-    const size_t devices = std::max<size_t>(1, options_.devices.size());
-    plan_.device_arenas.resize(devices);
-    for (size_t d = 0; d < devices; ++d) plan_.device_arenas[d] = place_buffers(false, static_cast<int>(d));
-    plan_.replica_arena = place_buffers(true, 0);
-  }
-
-  // Those of one arena.
-  ArenaSize place_buffers(bool per_replica, int device) {
-    const auto is_here = [&](bool of_replica, int of_device) {
-      return of_replica == per_replica && of_device == device;
-    };
-    std::vector<Lifetime> lifetimes;
-    std::vector<int> owner;  // buffer, or -1 - call for a workspace
-    for (size_t b = 0; b < buffers_.size(); ++b)
-      if (is_here(buffers_[b].per_replica, buffers_[b].device) && buffers_[b].same_as < 0) {
-        lifetimes.push_back({buffers_[b].bytes, buffers_[b].first, buffers_[b].last});
-        owner.push_back(static_cast<int>(b));
-      }
-    for (size_t s = 0; s < plan_.calls.size(); ++s)
-      if (is_here(plan_.calls[s].place.per_replica, plan_.calls[s].place.device) &&
-          plan_.calls[s].workspace_bytes > 0) {
-        lifetimes.push_back({plan_.calls[s].workspace_bytes, static_cast<int>(s), static_cast<int>(s)});
-        owner.push_back(-1 - static_cast<int>(s));
-      }
-    const MemoryPlan placed = plan_memory(lifetimes);
-    ArenaSize arena{placed.size, placed.peak, 0};
-    for (const Lifetime& lifetime : lifetimes) arena.unplanned += lifetime.bytes;
-    std::vector<int64_t> offsets(buffers_.size(), 0);
-    for (size_t k = 0; k < owner.size(); ++k) {
-      if (owner[k] >= 0)
-        offsets[static_cast<size_t>(owner[k])] = static_cast<int64_t>(placed.offsets[k]);
-      else
-        plan_.calls[static_cast<size_t>(-1 - owner[k])].workspace_offset =
-            static_cast<int64_t>(placed.offsets[k]);
-    }
-    const auto assign = [&](Operand& operand) {
-      if (in_arena(operand) && operand.index >= 0 &&
-          is_here(operand.space == Space::replica_arena, operand.device)) {
-        operand.offset += offsets[static_cast<size_t>(resolve(operand.index))];
-        operand.index = -1;
-      }
-    };
-    for (KernelCall& call : plan_.calls) {
-      for (Operand& o : call.inputs) assign(o);
-      for (Operand& o : call.outputs) assign(o);
-    }
-    for (Collective& c : plan_.collectives) {
-      assign(c.input);
-      assign(c.result);
-      if (c.condition) assign(*c.condition);
-    }
-    return arena;
   }
 
   const Graph& graph_;
@@ -460,7 +358,7 @@ class Lowering {
   std::vector<std::string> layers_;     // by node
   std::vector<std::vector<Home>> homes_;
   std::vector<Value> result_values_;
-  std::vector<Buffer> buffers_;
+  ArenaLayout arenas_;
   std::vector<InPlace> in_place_;
   std::vector<int> collective_positions_;
   std::vector<int> written_;  // by node: calls after which its values are there

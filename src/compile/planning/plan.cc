@@ -14,8 +14,6 @@
 #include "compile/planning/launch_groups.h"
 #include "compile/planning/lowering.h"
 #include "compile/planning/schedule.h"
-#include "graph/numerics.h"
-#include "lockstep/device/config.h"
 
 namespace lockstep::compile {
 
@@ -25,19 +23,19 @@ bool same_kernels(const PlanOptions& a, const PlanOptions& b) {
          a.reproducible == b.reproducible;
 }
 
-DeviceKind kind_of_call(NodePlace place, const PlanOptions& options) {
-  return options.devices.empty() ? options.kind : options.devices[static_cast<size_t>(place.device)]->kind();
+DeviceKind PlanOptions::kind_at(NodePlace place) const {
+  return split_over_devices() ? device_at(place)->kind() : kind;
 }
 
-Device* device_of_call(NodePlace place, const PlanOptions& options) {
-  return options.devices.empty() ? options.device : options.devices[static_cast<size_t>(place.device)];
+Device* PlanOptions::device_at(NodePlace place) const {
+  return split_over_devices() ? devices[static_cast<size_t>(place.device)] : device;
 }
 
-int threads_of_call(const KernelCall& call, const PlanOptions& options) {
-  if (!options.devices.empty()) return options.devices[static_cast<size_t>(call.place.device)]->threads();
-  if (call.place.per_replica) return options.replica_threads;
-  if (!options.reproducible || options.kind == DeviceKind::null) return options.device_threads;
-  return find_kernel(options.kind, *call.op, call.where).thread_invariant ? options.device_threads : 1;
+int PlanOptions::threads_for(const KernelCall& call) const {
+  if (split_over_devices()) return device_at(call.place)->threads();
+  if (call.place.per_replica) return replica_threads;
+  if (!reproducible || kind == DeviceKind::null) return device_threads;
+  return find_kernel(kind, *call.op, call.where).thread_invariant ? device_threads : 1;
 }
 
 Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& split_parameters) {
@@ -56,39 +54,35 @@ Graph feeding_part(Graph graph, const Plan& whole, const std::vector<bool>& spli
 }
 
 Plan make_plan(Graph graph, const PlanOptions& options) {
-  require(!options.reproducible || config::op_determinism_enabled(), ErrorCode::failed_precondition,
-          graph.nodes.empty() ? std::source_location::current() : graph.nodes.back().where,
-          "reproducible results need kernels that add up in one order, but "
-          "config::enable_op_determinism(false) was "
-          "called: leave out one of the two");
   const bool replicated = !options.split_parameters.empty();
+  const PlanSettings settings;
   // With numerics checks on, ops stay unfused, so that an error can name the op.
-  const bool checked = numerics_checked();
+  const bool checked = settings.checks_numerics;
   const auto pass = [&](std::string_view name, Graph result) {
     graph = std::move(result);
     verify_after(name, graph, options.kind);
   };
   graph = simplify(std::move(graph), replicated, !checked);
-  if (!checked && options.devices.empty()) graph = apply_rewrites(std::move(graph), options.kind);
+  if (!checked && !options.split_over_devices()) graph = apply_rewrites(std::move(graph), options.kind);
   if (!checked)
     pass("fuse_elementwise",
          fuse_elementwise(graph, place_nodes(graph, options.split_parameters, options.devices)));
-  if (!checked && options.devices.empty())
+  if (!checked && !options.split_over_devices())
     graph = apply_rewrites_behind_fusion(std::move(graph), options.kind);
-  if (!options.devices.empty()) pass("insert_transfers", insert_transfers(graph));
+  if (options.split_over_devices()) pass("insert_transfers", insert_transfers(graph));
   pass("separate_all_reduce_inputs", separate_all_reduce_inputs(graph));
   std::vector<OrderEdge> edges;
   pass("assign_result_buffers", assign_result_buffers(graph, options.split_parameters, edges));
   const Placement placement = place_nodes(graph, options.split_parameters, options.devices);
   std::vector<int> order = schedule(graph, placement, edges);
   std::vector<std::vector<int>> groups;
-  if (!checked && options.devices.empty() && group_rule(options.kind) &&
+  if (!checked && !options.split_over_devices() && group_rule(options.kind) &&
       env::read_bool("LOCKSTEP_GROUP_LAUNCHES", true)) {
     groups = group_launches(graph, placement, edges, order);
     if (!groups.empty()) order = schedule(graph, placement, edges, groups);
   }
   Plan plan = lower(graph, placement, options, groups, order);
-  plan.checks_numerics = checked;
+  plan.settings = settings;
   return plan;
 }
 

@@ -6,57 +6,15 @@
 #include <string>
 #include <vector>
 
+#include "compile/planning/kernel_call.h"
 #include "compile/planning/placement.h"
+#include "device/configuration.h"
 #include "graph/graph.h"
-#include "graph/kernel.h"
+#include "graph/numerics.h"
 
 namespace lockstep::compile {
 
 class KernelPool;
-
-// Where an operand's memory comes from when the program runs.
-enum class Space : uint8_t {
-  device_arena,   // values that are computed once on each device
-  replica_arena,  // values of one replica
-  parameter,      // an argument of the function (a replica's slice of it)
-  variable,
-  capture,
-  constant,
-  example_offset,
-  output,
-};
-
-struct Operand {
-  Space space = Space::device_arena;
-  int index = 0;       // of the parameter, variable, capture, constant or output
-  int64_t offset = 0;  // in bytes
-  int device = 0;      // of a program that is split over several: in whose memory
-};
-
-// A node of the graph as a call of its kernel. Each is a launch of its own, but for those of a group.
-struct KernelCall {
-  int node = -1;
-  const OpDef* op = nullptr;
-  Attrs attrs;
-  std::vector<OperandLayout> input_layouts;
-  std::vector<OperandLayout> output_layouts;
-  std::vector<Operand> inputs;
-  std::vector<Operand> outputs;
-  size_t workspace_bytes = 0;
-  int64_t workspace_offset = 0;  // in the arena of its place
-  NodePlace place;
-  bool copies = false;  // its input from another device; there is no kernel
-  Cost cost;
-  std::source_location where;
-  int group = -1;  // of calls one behind the other that may run at the same time (launch_groups.h); -1: none
-  std::string layer = {};  // whose weights it works with, as far as that can be told
-
-  // The dtype of the numbers that it computes with.
-  DType dtype() const {
-    const std::vector<OperandLayout>& operands = input_layouts.empty() ? output_layouts : input_layouts;
-    return operands.empty() ? DType::float32 : operands[0].spec.dtype;
-  }
-};
 
 // A sum over replicas: input in every replica (or the same in all), result in the device arena.
 struct Collective {
@@ -85,6 +43,14 @@ struct ArenaSize {
   size_t unplanned = 0;  // all buffers, each with memory of its own
 };
 
+// What a plan goes by beside its options, as the process has it set when the plan is made. Whoever keeps
+// plans for calls to come compares it.
+struct PlanSettings {
+  bool checks_numerics = numerics_checked();  // every launch's results are to be looked at
+  KernelSettings kernels;
+  bool operator==(const PlanSettings&) const = default;
+};
+
 struct Plan {
   // The devices of a program that is split over several; empty: it runs as a whole on whatever device it is
   // bound to.
@@ -101,7 +67,7 @@ struct Plan {
   std::vector<std::pair<TensorSpec, double>> constants;  // memory full of one value
   std::vector<PlannedOutput> outputs;
 
-  bool checks_numerics = false;  // every launch's results are to be looked at (graph/numerics.h)
+  PlanSettings settings;
 
   std::vector<ArenaSize> device_arenas = {{}};  // one; of a program that is split: one for each device
   ArenaSize replica_arena;
@@ -134,18 +100,19 @@ struct PlanOptions {
     options.device_threads = options.replica_threads = threads;
     return options;
   }
+
+  // Whether one program names several devices, which tf::device() says for each node.
+  bool split_over_devices() const { return !devices.empty(); }
+  // The kind of device on which a call at `place` runs; the device where it is named, else null.
+  DeviceKind kind_at(NodePlace place) const;
+  Device* device_at(NodePlace place) const;
+  // Threads with which the call's kernel is prepared.
+  int threads_for(const KernelCall& call) const;
 };
 
 // Whether kernels that are prepared for the one serve the other: a CPU's are the same for every device of as
 // many threads, a GPU's belong to their device.
 bool same_kernels(const PlanOptions& a, const PlanOptions& b);
-
-// The kind of device on which a call at `place` runs, and the device where the options name it, else null.
-DeviceKind kind_of_call(NodePlace place, const PlanOptions& options);
-Device* device_of_call(NodePlace place, const PlanOptions& options);
-
-// Threads with which a call's kernel is prepared.
-int threads_of_call(const KernelCall& call, const PlanOptions& options);
 
 Plan make_plan(Graph graph, const PlanOptions& options);
 

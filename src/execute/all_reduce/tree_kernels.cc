@@ -4,7 +4,6 @@
 #include <map>
 #include <utility>
 
-#include "compile/passes/fusion.h"
 #include "compile/planning/launch_groups.h"
 #include "device/device_backend.h"
 #include "ops/elementwise/expander.h"
@@ -77,14 +76,7 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
     GroupedCalls grouped;
     if (rule && s + 1 < calls.size()) grouped = rule(std::span(calls).subspan(s));
     if (!grouped.kernel)
-      grouped = {find_kernel(device.kind(), *calls[s].op, where)
-                     .prepare({.op = *calls[s].op,
-                               .attributes = calls[s].attrs,
-                               .inputs = calls[s].input_layouts,
-                               .outputs = calls[s].output_layouts,
-                               .device = &device,
-                               .where = where}),
-                 1};
+      grouped = {find_kernel(device.kind(), *calls[s].op, where).prepare(calls[s].request(&device, 1)), 1};
     launches_.push_back({std::move(grouped.kernel), first + s * operands_});
     s += grouped.count;
   }

@@ -153,8 +153,8 @@ double Model::last_loss(std::source_location where) const {
   const CallSite site(where);
   return model_base(where).trainer().last_loss();
 }
-void Model::stop_training(std::source_location where) const {
-  model_base(where).trainer().stop_training = true;
+void Model::stop_training(bool stop, std::source_location where) const {
+  model_base(where).trainer().stop_training = stop;
 }
 bool Model::training_stopped(std::source_location where) const {
   return model_base(where).trainer().stop_training;

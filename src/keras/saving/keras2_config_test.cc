@@ -7,7 +7,6 @@
 namespace lockstep::keras {
 namespace {
 
-
 Json read(const char* text) { return as_keras3(Json::parse(text)); }
 
 TEST(Keras2Config, WhatKeras3WritesStaysAsItIs) {

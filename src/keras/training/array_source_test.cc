@@ -62,5 +62,25 @@ TEST(ArraySource, RefusesArraysThatDoNotFitEachOther) {
   EXPECT_THAT(refusal([] { Data(TensorList{numbers(5), Tensor()}); }), HasSubstr("x[1] is undefined"));
 }
 
+TEST(SplitOff, GivesTheLastRowsOfAllArrays) {
+  const auto [train, validation] =
+      split_off({.x = {numbers(10)}, .y = {numbers(10)}, .sample_weight = {Tensor(), numbers(10)}}, 0.25);
+  EXPECT_EQ(train.x[0].to_vector<int64_t>(), (std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6}));
+  for (const Tensor& part : {validation.x[0], validation.y[0], validation.sample_weight[1]})
+    EXPECT_EQ(part.to_vector<int64_t>(), (std::vector<int64_t>{7, 8, 9}));
+  EXPECT_FALSE(validation.sample_weight[0].defined());
+  EXPECT_THROW(split_off({.x = {numbers(10)}}, 1.0), Error);
+  EXPECT_THROW(split_off({.x = {numbers(10)}}, 0.0), Error) << "nothing is left to validate on";
+  EXPECT_THROW(split_off({.x = {numbers(10)}, .y = {numbers(9)}}, 0.5), Error);
+}
+
+TEST(ClassWeight, MultipliesTheWeightsOfABatch) {
+  const Tensor y = Tensor::from<int64_t>({0, 1, 2, 1}, {4});
+  const Batch once = with_class_weight({.x = {numbers(4)}, .y = {y}}, {{1, 3.0}});
+  EXPECT_EQ(once.sample_weight[0].to_vector<float>(), (std::vector<float>{1, 3, 1, 3}));
+  const Batch twice = with_class_weight(once, {{1, 2.0}, {2, 0.5}});
+  EXPECT_EQ(twice.sample_weight[0].to_vector<float>(), (std::vector<float>{1, 6, 0.5, 6}));
+}
+
 }  // namespace
 }  // namespace lockstep::keras

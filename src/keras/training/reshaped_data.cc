@@ -1,6 +1,7 @@
 #include "keras/training/reshaped_data.h"
 
 #include <cmath>
+#include <utility>
 
 #include "keras/training/array_source.h"
 #include "lockstep/base/error.h"
@@ -29,10 +30,11 @@ TensorList rows(const TensorList& list, int64_t begin, int64_t count) {
 
 }  // namespace
 
-std::pair<Data, Data> split_off(const Data& data, double fraction, std::source_location where) {
-  require(data.source()->arrays() != nullptr, ErrorCode::unsupported, where,
-          "fit: validation_split needs arrays in memory; split the dataset itself with take(n) and skip(n)");
-  const Batch& arrays = *data.source()->arrays();
+std::pair<Batch, Batch> split_off(const Batch& given, double fraction, std::source_location where) {
+  require(fraction >= 0 && fraction < 1, ErrorCode::invalid_argument, where,
+          "fit: validation_split must be in [0, 1), received ", fraction);
+  const std::shared_ptr<const Data::Source> checked = array_source(given, {}, {}, where);
+  const Batch& arrays = *checked->arrays();
   const int64_t examples = examples_in(arrays);
   const auto kept = static_cast<int64_t>(std::floor(static_cast<double>(examples) * (1 - fraction)));
   require(kept > 0 && kept<examples, ErrorCode::invalid_argument, where, "fit: validation_split ", fraction,
@@ -40,17 +42,22 @@ std::pair<Data, Data> split_off(const Data& data, double fraction, std::source_l
               ? "validate on"
               : "train on");
   const auto part = [&](int64_t begin, int64_t count) {
-    return Data(array_source({rows(arrays.x, begin, count), rows(arrays.y, begin, count),
-                              rows(arrays.sample_weight, begin, count)},
-                             {}, {}, where));
+    return Batch{rows(arrays.x, begin, count), rows(arrays.y, begin, count),
+                 rows(arrays.sample_weight, begin, count)};
   };
   return {part(0, kept), part(kept, examples - kept)};
 }
 
-namespace {
+std::pair<Data, Data> split_off(const Data& data, double fraction, std::source_location where) {
+  require(data.source()->arrays() != nullptr, ErrorCode::unsupported, where,
+          "fit: validation_split needs arrays in memory; split the dataset itself with take(n) and skip(n)");
+  auto [train, validation] = split_off(*data.source()->arrays(), fraction, where);
+  return {Data(array_source(std::move(train), {}, {}, where)),
+          Data(array_source(std::move(validation), {}, {}, where))};
+}
 
-// Multiplies the batch's sample weights by the weight of each example's class.
-void weigh(Batch& batch, const std::map<int64_t, double>& class_weight, std::source_location where) {
+Batch with_class_weight(Batch batch, const std::map<int64_t, double>& class_weight,
+                        std::source_location where) {
   require(batch.y.size() == 1, ErrorCode::unsupported, where,
           "fit: class_weight is for models of one output, the data has ", batch.y.size(),
           " labels; use sample_weight");
@@ -87,7 +94,10 @@ void weigh(Batch& batch, const std::map<int64_t, double>& class_weight, std::sou
   if (!batch.sample_weight.empty() && batch.sample_weight[0].defined())
     all = all * cast(batch.sample_weight[0], dtype);
   batch.sample_weight = {all};
+  return batch;
 }
+
+namespace {
 
 class WeightedSource final : public Data::Source {
  public:
@@ -111,7 +121,7 @@ class WeightedSource final : public Data::Source {
         : source_(source), reader_(std::move(reader)) {}
     bool next(Batch& batch) override {
       if (!reader_->next(batch)) return false;
-      weigh(batch, source_.class_weight_, source_.where_);
+      batch = with_class_weight(std::move(batch), source_.class_weight_, source_.where_);
       return true;
     }
     data::IteratorState save() override { return reader_->save(); }
@@ -134,9 +144,7 @@ Data with_class_weight(const Data& data, const std::map<int64_t, double>& class_
                        std::source_location where) {
   const Batch* arrays = data.source()->arrays();
   if (!arrays) return Data(std::make_shared<WeightedSource>(data.source(), class_weight, where));
-  Batch weighted = *arrays;
-  weigh(weighted, class_weight, where);
-  return Data(array_source(std::move(weighted), {}, {}, where));
+  return Data(array_source(with_class_weight(*arrays, class_weight, where), {}, {}, where));
 }
 
 }  // namespace lockstep::keras

@@ -8,11 +8,10 @@
 
 namespace lockstep::keras {
 
-// All but the last `fraction` of the examples, and those. Arrays only.
+// split_off() and with_class_weight() of lockstep/keras/data.h, of all that a fit goes through; arrays alone
+// are split.
 std::pair<Data, Data> split_off(const Data& data, double fraction, std::source_location where);
 
-// The data with sample weights multiplied by the weight of each example's class; classes that are not named
-// weigh 1. Labels are class numbers, or one-hot rows.
 Data with_class_weight(const Data& data, const std::map<int64_t, double>& class_weight,
                        std::source_location where);
 

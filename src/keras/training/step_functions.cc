@@ -2,6 +2,9 @@
 
 #include <algorithm>
 
+#include "lockstep/device/device.h"
+#include "lockstep/tensor/from_blob.h"
+
 namespace lockstep::keras {
 namespace {
 
@@ -29,6 +32,18 @@ class HeldInputs {
  private:
   TensorList& held_;
 };
+
+// Op by op everything is computed where its operands are: what is computed of a batch alone would be on the
+// host because the data lies there. And layers may keep what they are given: of what is lent, rows alone
+// would keep all of it. A compiled step fetches its batch itself.
+Batch at_hand(const Batch& batch, const ReplicaOptions& replicas) {
+  Device& device = replicas.devices.empty() ? current_device() : *replicas.devices.front();
+  Batch here = batch;
+  for (TensorList* list : {&here.x, &here.y, &here.sample_weight})
+    for (Tensor& tensor : *list)
+      if (tensor.defined() && tensor.device().kind() == DeviceKind::cpu) tensor = owned(tensor, device);
+  return here;
+}
 
 }  // namespace
 
@@ -76,12 +91,12 @@ StepFunctions::StepFunction& StepFunctions::function_for(StepKind kind, const Ba
 void StepFunctions::run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss,
                         std::source_location where) {
   if (eagerly) {
-    loss = (*body_)(kind, batch)[0];
+    loss = (*body_)(kind, at_hand(batch, replicas_))[0];
     return;
   }
-  StepFunction& step = function_for(kind, batch, where);
-  const HeldInputs held(step.inputs, batch);
-  step.core->call(step.inputs, std::span(&loss, 1), where, batch.worker_rows);
+  StepFunction& function = function_for(kind, batch, where);
+  const HeldInputs held(function.inputs, batch);
+  function.core->call(function.inputs, std::span(&loss, 1), where, batch.worker_rows);
 }
 
 bool StepFunctions::run(StepKind kind, const BatchReader::Runs& runs, Tensor& loss,
@@ -90,10 +105,10 @@ bool StepFunctions::run(StepKind kind, const BatchReader::Runs& runs, Tensor& lo
 }
 
 TensorList StepFunctions::predict(const Batch& batch, bool eagerly, std::source_location where) {
-  if (eagerly) return (*body_)(StepKind::predict, batch);
-  StepFunction& step = function_for(StepKind::predict, batch, where);
-  const HeldInputs held(step.inputs, batch);
-  return step.core->call(step.inputs, where, batch.worker_rows);
+  if (eagerly) return (*body_)(StepKind::predict, at_hand(batch, replicas_));
+  StepFunction& function = function_for(StepKind::predict, batch, where);
+  const HeldInputs held(function.inputs, batch);
+  return function.core->call(function.inputs, where, batch.worker_rows);
 }
 
 ProgramStatistics StepFunctions::statistics(StepKind kind, const Batch& batch,

@@ -30,8 +30,9 @@ class StepFunctions {
         replicas_(std::move(replicas)),
         clock_(clock) {}
 
-  // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op. After the first steps with
-  // a set of arrays and shapes nothing is allocated, as long as nobody holds more than the last loss.
+  // Runs the step, tracing and compiling it where it is new; `eagerly`: op by op, on the current device or
+  // the strategy's, with a batch that is nobody else's memory. After the first steps with a set of arrays and
+  // shapes nothing is allocated, as long as nobody holds more than the last loss.
   void run(StepKind kind, const Batch& batch, bool eagerly, Tensor& loss, std::source_location where);
   // The steps of several batches as one launch, with the loss of the last. False: nothing was done; they have
   // to be run one by one.

@@ -433,6 +433,8 @@ TEST(Fit, StopsWhenAsked) {
   model.evaluate(rows(30), column(30),
                  {.batch_size = 10, .verbose = 0, .callbacks = {make_callback<Listener>(heard)}});
   EXPECT_EQ(heard.size(), 4U) << "an evaluation after it goes through all data";
+  model.stop_training(false);
+  EXPECT_FALSE(model.training_stopped());
 }
 
 TEST(Fit, CtrlCStopsAfterTheStep) {

@@ -26,15 +26,14 @@ using Accumulator =
 // int32 or int64 indices, and how to complain about one.
 class Indices {
  public:
-  // `labels`: what errors call them.
-  Indices(const KernelRequest& request, int input, bool labels = false)
+  Indices(const KernelRequest& request, int input) : Indices(request, input, {request.op.name}) {}
+  Indices(const KernelRequest& request, int input, IndexName name)
       : wide_(request.dtype(input) == DType::int64),
         input_(input),
         shape_(request.shape(input)),
         count_(shape_.size()),
-        op_(request.op.name),
-        where_(request.where),
-        labels_(labels) {}
+        name_(name),
+        where_(request.where) {}
 
   int64_t count() const { return count_; }
 
@@ -52,35 +51,17 @@ class Indices {
     const Reader reader = read(args);
     for (int64_t i = 0; i < count_; ++i)
       if (reader[i] < 0 || reader[i] >= limit) [[unlikely]]
-        refuse(i, reader[i], limit);
+        refuse_index(name_, shape_, i, reader[i], limit, where_);
     return reader;
   }
 
-  // Where element number i of `shape` stands.
-  static Dims position(const Shape& shape, int64_t i) {
-    Dims place = Dims::filled(shape.rank(), 0);
-    for (int d = shape.rank() - 1; d >= 0; --d) {
-      place[d] = i % shape[d];
-      i /= shape[d];
-    }
-    return place;
-  }
-
  private:
-  [[noreturn]] void refuse(int64_t i, int64_t index, int64_t limit) const {
-    fail(ErrorCode::invalid_argument, where_, labels_ ? "labels" : op_, ": the ", labels_ ? "label" : "index",
-         " at position ", position(shape_, i), " is ", index_text(index), ", but there are ", limit,
-         labels_ ? " classes" : " rows",
-         limit > 0 ? detail::concat(labels_ ? ": labels" : ": indices", " run from 0 to ", limit - 1) : "");
-  }
-
   bool wide_;
   int input_;
   Shape shape_;
   int64_t count_;
-  std::string_view op_;
+  IndexName name_;
   std::source_location where_;
-  bool labels_;
 };
 
 }  // namespace lockstep::cpu

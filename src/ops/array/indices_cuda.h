@@ -8,32 +8,18 @@
 
 namespace lockstep::cuda {
 
-// Where element number i of `shape` stands.
-inline Dims position_in(const Shape& shape, int64_t i) {
-  Dims place = Dims::filled(shape.rank(), 0);
-  for (int d = shape.rank() - 1; d >= 0; --d) {
-    place[d] = i % shape[d];
-    i /= shape[d];
-  }
-  return place;
-}
-
 // int32 or int64 indices, and the deferred error of one that is not in [0, limit).
 class Indices {
  public:
-  // `labels`: what errors call them.
-  Indices(const KernelRequest& request, int input, int64_t limit, bool labels = false)
+  Indices(const KernelRequest& request, int input, int64_t limit)
+      : Indices(request, input, limit, {request.op.name}) {}
+  Indices(const KernelRequest& request, int input, int64_t limit, IndexName name)
       : wide_(request.dtype(input) == DType::int64),
         input_(input),
         count_(request.shape(input).size()),
         limit_(limit),
-        errors_([shape = request.shape(input), op = request.op.name, where = request.where, limit,
-                 labels](const DeferredError& error) {
-          fail(ErrorCode::invalid_argument, where, labels ? "labels" : op, ": the ",
-               labels ? "label" : "index", " at position ", position_in(shape, error.position), " is ",
-               index_text(error.value()), ", but there are ", limit, labels ? " classes" : " rows",
-               limit > 0 ? detail::concat(labels ? ": labels" : ": indices", " run from 0 to ", limit - 1)
-                         : "");
+        errors_([name, shape = request.shape(input), limit, where = request.where](const DeferredError& e) {
+          refuse_index(name, shape, e.position, e.value(), limit, where);
         }) {}
 
   int64_t count() const { return count_; }

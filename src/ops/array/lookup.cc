@@ -99,6 +99,24 @@ namespace {
 const RegisterOp registered[] = {RegisterOp(kGather), RegisterOp(kScatterAdd), RegisterOp(kOneHot)};
 }
 
+Dims position_in(const Shape& shape, int64_t i) {
+  Dims place = Dims::filled(shape.rank(), 0);
+  for (int d = shape.rank() - 1; d >= 0; --d) {
+    place[d] = i % shape[d];
+    i /= shape[d];
+  }
+  return place;
+}
+
+void refuse_index(IndexName name, const Shape& shape, int64_t position, int64_t index, int64_t limit,
+                  std::source_location where) {
+  const auto& [op, labels] = name;
+  fail(ErrorCode::invalid_argument, where, labels ? "labels" : op, ": the ", labels ? "label" : "index",
+       " at position ", position_in(shape, position), " is ", index_text(index), ", but there are ", limit,
+       labels ? " classes" : " rows",
+       limit > 0 ? detail::concat(labels ? ": labels" : ": indices", " run from 0 to ", limit - 1) : "");
+}
+
 Tensor scatter_add_rows(const Tensor& values, const Tensor& indices, int64_t rows) {
   const int64_t batch = indices.shape()[0], count = indices.shape()[1], width = values.shape()[2];
   Tensor flat = cast(indices, DType::int64);

@@ -6,7 +6,9 @@
 
 #include <cstdint>
 #include <limits>
+#include <source_location>
 #include <string>
+#include <string_view>
 
 #include "graph/op.h"
 #include "lockstep/graph/tensor_arg.h"
@@ -21,6 +23,18 @@ inline constexpr int64_t kNoWholeNumber = std::numeric_limits<int64_t>::min();
 inline std::string index_text(int64_t index) {
   return index == kNoWholeNumber ? "no whole number" : std::to_string(index);
 }
+// Where element number i of `shape` stands.
+Dims position_in(const Shape& shape, int64_t i);
+
+// What errors call an index: that of an op into rows, or a label among classes.
+struct IndexName {
+  std::string_view op;
+  bool labels = false;
+};
+// The error of element number `position` of indices of this shape, which is not in [0, limit).
+[[noreturn]] void refuse_index(IndexName name, const Shape& shape, int64_t position, int64_t index,
+                               int64_t limit, std::source_location where);
+
 // Indices as int64, with that in the place of what is no whole number.
 Tensor whole_numbers(const Tensor& x);
 

@@ -18,7 +18,8 @@ using cpu::threads_for;
 class GatherKernel final : public Kernel {
  public:
   explicit GatherKernel(const KernelRequest& request)
-      : indices_(request, 1, request.attrs<GatherAttrs>().labels), threads_(request.threads) {
+      : indices_(request, 1, {request.op.name, request.attrs<GatherAttrs>().labels}),
+        threads_(request.threads) {
     const Shape &table = request.shape(0), &indices = request.shape(1);
     const auto axis = static_cast<int>(request.attrs<GatherAttrs>().axis);
     const auto batch_dims = static_cast<int>(request.attrs<GatherAttrs>().batch_dims);

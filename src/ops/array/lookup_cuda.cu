@@ -27,7 +27,7 @@ class GatherKernel final : public Kernel {
  public:
   explicit GatherKernel(const KernelRequest& request)
       : indices_(request, 1, request.shape(0)[static_cast<int>(request.attrs<GatherAttrs>().axis)],
-                 request.attrs<GatherAttrs>().labels) {
+                 {request.op.name, request.attrs<GatherAttrs>().labels}) {
     const Shape &table = request.shape(0), &indices = request.shape(1);
     const auto axis = static_cast<int>(request.attrs<GatherAttrs>().axis);
     const auto batch_dims = static_cast<int>(request.attrs<GatherAttrs>().batch_dims);

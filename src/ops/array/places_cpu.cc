@@ -44,7 +44,7 @@ class RavelKernel final : public Kernel {
     Dims place;
     for (int d = 0; d < shape_.rank(); ++d) place.push_back(index[i * shape_.rank() + d]);
     fail(ErrorCode::invalid_argument, where_, "ravel_multi_index: the place at position ",
-         Indices::position(places_, i), " is ", place, ", which is not in ", shape_);
+         position_in(places_, i), " is ", place, ", which is not in ", shape_);
   }
 
   Indices indices_;

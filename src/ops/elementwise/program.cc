@@ -1,5 +1,6 @@
 #include "ops/elementwise/program.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <limits>
@@ -141,6 +142,12 @@ void validate(const Program& program, size_t number) {
 
 int arity(Opcode op) { return row(op).arity; }
 const char* name(Opcode op) { return row(op).name; }
+
+int64_t arithmetic(const Program& program) {
+  return std::count_if(program.instructions.begin(), program.instructions.end(), [](const Instruction& i) {
+    return i.op != Opcode::input && i.op != Opcode::constant;
+  });
+}
 
 uint64_t hash(const Program& program) {
   uint64_t state = 0x9e3779b97f4a7c15;

@@ -79,6 +79,9 @@ struct Program {
 
 uint64_t hash(const Program& program);
 
+// The instructions that compute something, of an element.
+int64_t arithmetic(const Program& program);
+
 // Throws Error naming the instruction and the broken rule: an argument that is not an earlier
 // value, dtypes that do not fit the opcode, an operand that does not exist, too many operands.
 void validate(const Program& program);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "ops/elementwise/ops.h"
+
 namespace lockstep {
 namespace {
 
@@ -26,6 +28,7 @@ SpecList infer_sparse_update(const InferContext& c) {
   c.check(c.dtype(0) == program.inputs[static_cast<size_t>(gradient)], ErrorCode::dtype_mismatch,
           "the values must be of the gradient's dtype ", program.inputs[static_cast<size_t>(gradient)],
           ", received ", c.inputs[0]);
+  c.check(c.dtype(0) != DType::boolean, ErrorCode::dtype_mismatch, "takes numbers, received ", c.inputs[0]);
   c.check(c.dtype(1) == DType::int32 || c.dtype(1) == DType::int64, ErrorCode::dtype_mismatch,
           "indices must be int32 or int64, received ", c.inputs[1]);
   c.check(rows >= 0, ErrorCode::invalid_argument, "the number of rows is not negative, received ", rows);
@@ -49,6 +52,14 @@ SpecList infer_sparse_update(const InferContext& c) {
   return results;
 }
 
+// The sums, and the program for the rows that have one and once more for all.
+Cost cost_sparse_update(const InferContext& c, std::span<const TensorSpec> outputs) {
+  Cost cost = cost_elementwise(c, outputs);
+  const int64_t table = outputs.empty() ? 0 : outputs[0].shape.size(), values = c.shape(0).size();
+  cost.flops = values + (table + values) * elementwise::arithmetic(c.attrs<SparseUpdateAttrs>().program);
+  return cost;
+}
+
 // The program with a constant in the place of an input.
 elementwise::Program with_zero(elementwise::Program program, int64_t input) {
   for (elementwise::Instruction& instruction : program.instructions) {
@@ -68,6 +79,7 @@ constinit const OpDef kSparseUpdate{.name = "sparse_update",
                                     .min_inputs = 2,
                                     .max_inputs = -1,
                                     .infer = infer_sparse_update,
+                                    .cost = cost_sparse_update,
                                     .traits = {.updates_in_place = true}};
 
 namespace {

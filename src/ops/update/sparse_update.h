@@ -7,7 +7,6 @@
 // and one that reads them.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
 #include "graph/kernel.h"

@@ -28,7 +28,7 @@ class SparseUpdateKernel final : public Kernel {
  public:
   explicit SparseUpdateKernel(const KernelRequest& request)
       : plan_(request),
-        indices_(request, 1),
+        indices_(request, 1, {kScatterAdd.name}),  // which the program calls
         threads_(request.threads),
         rows_(prepare(plan_.of_rows)),
         table_(prepare(plan_.of_table)),

@@ -1,5 +1,7 @@
 // sparse_update on GPUs. A row's sum is kept at the place of the last of its values, in the order of rows;
 // the other places hold whatever is there, which is updated and thrown away.
+#include <optional>
+
 #include "backends/cuda/elementwise_kernel.h"
 #include "ops/array/row_sums_cuda.h"
 #include "ops/update/sparse_update.h"
@@ -36,27 +38,30 @@ class SparseUpdateKernel final : public Kernel {
  public:
   explicit SparseUpdateKernel(const KernelRequest& request)
       : plan_(request),
-        indices_(request, 1, plan_.rows),
-        sums_(plan_.count, plan_.rows, plan_.width, request.where),
+        indices_(request, 1, plan_.rows, {kScatterAdd.name}),  // which the program calls
         rows_(elementwise_kernel(plan_.of_rows)),
         table_(elementwise_kernel(plan_.of_table)),
         row_pointers_(plan_.of_rows.operands.size()),
-        table_pointers_(plan_.of_table.operands.size()) {}
+        table_pointers_(plan_.of_table.operands.size()) {
+    if (plan_.count * plan_.width > 0) sums_.emplace(plan_.count, plan_.rows, plan_.width, request.where);
+  }
 
-  size_t workspace_bytes() const override { return plan_.workspace_bytes + sums_.workspace_bytes(); }
+  size_t workspace_bytes() const override {
+    return plan_.workspace_bytes + (sums_ ? sums_->workspace_bytes() : 0);
+  }
   bool in_place(int input, int output) const override { return plan_.in_place(input, output); }
 
   void launch(const LaunchArgs& args) const override {
     const cudaStream_t stream = stream_of(args);
     auto* workspace = static_cast<char*>(args.workspace);
     RowSums::Sorted sorted{};
-    if (plan_.count > 0) {
-      sorted = sums_.sort(indices_.read(args), workspace + plan_.workspace_bytes, stream);
+    if (sums_) {
+      sorted = sums_->sort(indices_.read(args), workspace + plan_.workspace_bytes, stream);
       dispatch_elements(plan_.dtype, [&]<class T>() {
         if constexpr (!std::is_same_v<T, bool>)
-          sums_.add<AmongValues>(sorted, static_cast<const T*>(args.inputs[0]),
-                                 reinterpret_cast<T*>(workspace + plan_.sums_offset),
-                                 workspace + plan_.workspace_bytes, stream);
+          sums_->add<AmongValues>(sorted, static_cast<const T*>(args.inputs[0]),
+                                  reinterpret_cast<T*>(workspace + plan_.sums_offset),
+                                  workspace + plan_.workspace_bytes, stream);
       });
       move<false>(plan_.taken, args, sorted.rows);
       plan_.of_rows.bind(args, row_pointers_);
@@ -64,7 +69,7 @@ class SparseUpdateKernel final : public Kernel {
     }
     plan_.of_table.bind(args, table_pointers_);
     table_.launch(table_pointers_.data(), stream);
-    if (plan_.count > 0) move<true>(plan_.put, args, sorted.rows);
+    if (sums_) move<true>(plan_.put, args, sorted.rows);
     launched();
   }
 
@@ -103,7 +108,7 @@ class SparseUpdateKernel final : public Kernel {
 
   SparseUpdatePlan plan_;
   Indices indices_;
-  RowSums sums_;
+  std::optional<RowSums> sums_;  // none: no row has values
   ElementwiseKernel rows_, table_;
   mutable std::vector<void*> row_pointers_, table_pointers_;
 };

@@ -1,7 +1,4 @@
 // Which updates of tables are sparse.
-#include <algorithm>
-#include <unordered_map>
-
 #include "graph/rewrite.h"
 #include "ops/array/lookup.h"
 #include "ops/elementwise/expander.h"
@@ -51,6 +48,7 @@ std::optional<Graph> update_tables_sparsely(const Graph& graph, DeviceKind) {
     for (const Value v : node.inputs) dtypes.push_back(graph.spec(v).dtype);
     Node update = rewriter.mapped(id);
     update.op = &kSparseUpdate;
+    update.where = sums.where;  // where indices come from, which are all that a kernel can refuse
     update.attrs = SparseUpdateAttrs{.program = elementwise::expand(*node.op, node.attrs, dtypes),
                                      .gradient = gradient,
                                      .rows = node.outputs[0].shape[0]};
