@@ -368,6 +368,39 @@ def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
         _made.archive = False
 
 
+def _by_any_names(read):
+    """What read() makes of a file. Layers in attributes have Keras' names in files. Lockstep gave some of them others before it had models of
+    texts: where nothing fits by Keras' names, the file is read again by those."""
+    before = getattr(_made, "names", None)
+    _made.names = names = _Names()
+    try:
+        try:
+            return read()
+        except Exception as error:
+            if not names.differ:
+                raise
+            wrong = error
+        names.are_older = True
+        with contextlib.suppress(Exception):  # what is wrong by Keras' names is what is told
+            return read()
+        raise wrong
+    finally:
+        _made.names = before
+
+
+class _Names:
+    are_older, differ = False, False
+
+
+def names_to_read_by(names, older):
+    """The names by which layers are found in a file, of Keras' and of those that Lockstep gave them before."""
+    reading = getattr(_made, "names", None)
+    if reading is None:
+        return names
+    reading.differ = reading.differ or names != older
+    return older if reading.are_older else names
+
+
 def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
     """A model that save() wrote, here, in Keras 3 or, as .h5, in Keras 2: compiled, where it was, it goes on training where it stood."""
     from . import _text_files
@@ -376,7 +409,7 @@ def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
     if not os.path.exists(path):
         raise ValueError(f"load_model: there is no file {path!r}. A .keras file, the folder that one unpacks to, or an .h5 file is read")
     with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept, _text_files.readable(path) as (readable, texts):
-        model = wrapped(_lockstep.Model.load(readable, bool(compile)))
+        model = wrapped(_by_any_names(lambda: _lockstep.Model.load(readable, bool(compile))))
         model.__dict__["_made_with"] = kept
         _text_files.mark_inputs(model, texts)
         model._take_compiled()
@@ -425,7 +458,7 @@ def load_weights(model, filepath, skip_mismatch=False, objects_to_skip=None, **k
     """Weights of a file that save_weights(), save(), Keras 3, Keras 2, TensorFlow or Hugging Face wrote."""
     if skip_mismatch or objects_to_skip or kwargs.get("by_name"):
         raise NotImplementedError("load_weights: a file fits the model or is refused whole (no skip_mismatch, no by_name)")
-    model._handle.load_weights(os.fspath(filepath))
+    _by_any_names(lambda: model._handle.load_weights(os.fspath(filepath)))
 
 
 def _check_overwrite(path, overwrite):
