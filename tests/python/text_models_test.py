@@ -66,12 +66,30 @@ def mixed_by_hand(model):
 
 class OwnStep(keras.Model):
     def train_step(self, data):
-        x, y = data
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
         with tf.GradientTape() as tape:
             y_pred = self(x, training=True)
-            loss = self.compute_loss(y=y, y_pred=y_pred)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
         self.optimizer.apply_gradients(zip(tape.gradient(loss, self.trainable_variables), self.trainable_variables))
-        return self.compute_metrics(x, y, y_pred)
+        return self.compute_metrics(x, y, y_pred, sample_weight)
+
+
+class OwnSteps(OwnStep):
+    def test_step(self, data):
+        return super().test_step(data)
+
+    def predict_step(self, data):
+        return 2.0 * super().predict_step(data)
+
+
+class OwnTest(keras.Model):
+    def test_step(self, data):
+        return super().test_step(data)
+
+
+class OwnLoss(keras.Model):
+    def compute_loss(self, x=None, y=None, y_pred=None, sample_weight=None, training=True):
+        return 2.0 * super().compute_loss(x, y, y_pred, sample_weight, training)
 
 
 @keras.saving.register_keras_serializable("TextModels")
@@ -100,6 +118,17 @@ class Plain(keras.Model):
 
     def call(self, texts):
         return self.out(self.pool(self.embed(self.vectorize(texts))))
+
+
+class PlainWithSteps(Plain):
+    def train_step(self, data):
+        return super().train_step(data)
+
+    def test_step(self, data):
+        return super().test_step(data)
+
+    def predict_step(self, data):
+        return super().predict_step(data)
 
 
 @keras.saving.register_keras_serializable("TextModels")
@@ -147,6 +176,66 @@ class TextModels(unittest.TestCase):
         self.assertEqual(model.train_on_batch(np.array(REVIEWS), LABELS), of_numbers.train_on_batch(vectorize(REVIEWS), LABELS))
         validated = reviewer(vectorize).fit(REVIEWS, LABELS, validation_data=batches, validation_freq=1, verbose=0).history
         self.assertEqual(set(validated), {"loss", "accuracy", "val_loss", "val_accuracy"})
+
+    def test_steps_of_ones_own_are_given_the_numbers_of_texts(self):
+        vectorize = vectorized(output_sequence_length=5)
+        rows, review, x, weights = keras.Input((5,), dtype="int64"), keras.Input((1,), dtype="string"), np.array(REVIEWS), np.linspace(0.5, 2, 48)
+        batches = tf.data.Dataset.from_tensor_slices((REVIEWS, LABELS)).batch(8)
+
+        def made(cls, begin, **compiled):
+            keras.utils.set_random_seed(3)
+            value = vectorize(begin) if begin is review else begin
+            model = cls(begin, layers.Dense(1, activation="sigmoid")(layers.GlobalAveragePooling1D()(layers.Embedding(30, 4)(value))))
+            model.compile(**{"optimizer": keras.optimizers.Adam(0.05), "loss": "binary_crossentropy", "metrics": ["accuracy"], **compiled})
+            return model
+
+        def values(model, to_data):
+            """What everything that trains, evaluates or predicts gives."""
+            def fitted(x, *y, **settings):
+                return model.fit(to_data(x), *y, **{"epochs": 2, "batch_size": 7, "shuffle": False, "verbose": 0, **settings}).history
+            given, some = to_data(x), to_data(x[:6])
+            return [fitted(x, LABELS, validation_data=(given, LABELS)), fitted(x, LABELS, validation_data=(given, LABELS, weights), validation_freq=2),
+                    fitted(x, LABELS, validation_split=0.25, sample_weight=weights), fitted(batches, validation_data=to_data(batches)),
+                    fitted(x, LABELS, class_weight={0: 1.0, 1: 3.0}, validation_data=to_data(batches)),
+                    model.evaluate(given, LABELS, verbose=0), model.evaluate(to_data(batches), verbose=0), model.test_on_batch(some, LABELS[:6]),
+                    model.train_on_batch(some, LABELS[:6], class_weight={0: 1.0, 1: 3.0}), model.train_on_batch(some, LABELS[:6], weights[:6]),
+                    *(np.asarray(value).tolist() for value in (
+                        model.predict(given, 7, verbose=0), model.predict(to_data(batches.map(lambda x, y: x)), verbose=0),
+                        model.predict_on_batch(some), *model.get_weights()))]
+
+        def by_hand(x):
+            if not isinstance(x, np.ndarray):
+                return x.map(lambda text, *label: (vectorize(text), *label) if label else vectorize(text))
+            return vectorize(x).numpy()
+        for cls in (OwnStep, OwnSteps, OwnTest, OwnLoss):
+            for compiled in ({}, {"weighted_metrics": ["mae"]}, {"run_eagerly": True}):
+                with self.subTest(cls.__name__, **compiled):
+                    self.assertEqual(values(made(cls, review, **compiled), lambda x: x), values(made(cls, rows, **compiled), by_hand))
+        for cls in (keras.Model, OwnSteps):
+            stopping = keras.callbacks.EarlyStopping("loss", min_delta=10.0)
+            model = made(cls, review)
+            self.assertEqual(len(model.fit(x, LABELS, epochs=5, verbose=0, callbacks=[stopping]).epoch), 2)
+            self.assertTrue(model.stop_training)
+            self.assertEqual(len(model.fit(x, LABELS, epochs=3, verbose=0).epoch), 3)
+
+    def test_steps_of_ones_own_and_a_call_of_ones_own(self):
+        def made(cls):
+            keras.utils.set_random_seed(3)
+            model = cls()
+            model.vectorize.adapt(REVIEWS)
+            model.compile("adam", "mse")
+            model(REVIEWS)
+            return model
+        x, y, batches = np.array(REVIEWS), LABELS[:, None], tf.data.Dataset.from_tensor_slices((REVIEWS, LABELS[:, None])).batch(8)
+        one, other = made(PlainWithSteps), made(Plain)
+        for data in ((x, y), (batches,)):
+            expected = other.fit(*data, shuffle=False, verbose=0, validation_data=(x, y)).history
+            for name, value in one.fit(*data, shuffle=False, verbose=0, validation_data=(x, y)).history.items():
+                np.testing.assert_allclose(value, expected[name], rtol=1e-5, err_msg=name)
+            np.testing.assert_allclose(one.evaluate(*data, verbose=0), other.evaluate(*data, verbose=0), rtol=1e-5)
+        np.testing.assert_allclose(one.train_on_batch(x[:5], y[:5]), other.train_on_batch(x[:5], y[:5]), rtol=1e-5)
+        np.testing.assert_allclose(predicted(one, x), predicted(other, x), rtol=1e-4)
+        self.same(one.predict_on_batch(x), one(x))
 
     def test_generators_and_sequences_of_batches(self):
         class Batches(keras.utils.PyDataset):
