@@ -426,6 +426,26 @@ class TextModels(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "not known in its call.*layers of texts take them"):
             Lengths()(tf.constant(["a"]))
 
+    def test_checkpoints_are_of_the_whole_model(self):
+        for cls in (keras.Model, OwnSteps):
+            for name, settings in (("{epoch}.keras", {}), ("{epoch}-{batch}.keras", {"save_freq": 2}), ("{epoch}.safetensors", {}),
+                                   ("{epoch:02d}-{loss:.2f}.keras", {"monitor": "loss", "save_best_only": True})):
+                with self.subTest(cls.__name__, name=name):
+                    model, folder = reviewer(vectorized(output_sequence_length=5), cls=cls), pathlib.Path(tempfile.mkdtemp(dir=self.folder))
+                    saving = keras.callbacks.ModelCheckpoint(folder / name, **settings)
+                    model.fit(np.array(REVIEWS), LABELS, batch_size=8, epochs=2, verbose=0, callbacks=[saving])
+                    files = sorted(folder.iterdir())
+                    if "batch" in name:
+                        self.assertEqual([path.name for path in files], [f"{epoch}-{batch}.keras" for epoch in (1, 2) for batch in (2, 4, 6)])
+                    if name.endswith(".safetensors"):
+                        self.assertEqual([path.name for path in files], ["1.json", "1.safetensors", "2.json", "2.safetensors"])
+                        read = keras.models.model_from_json(files[2].read_text())
+                        read.load_weights(files[3])
+                    else:
+                        read = keras.models.load_model(files[-1])
+                    self.same(read(REVIEWS), model(REVIEWS))
+                    self.assertEqual(read.inputs[0].dtype, tf.string)
+
     def test_weights_callbacks_and_parts(self):
         model = reviewer(vectorized(output_sequence_length=5))
         heard = []
@@ -459,9 +479,17 @@ class TextModelsOwnProcess(unittest.TestCase):
         self.assertEqual(strategy.num_replicas_in_sync, 4)
         batches = tf.data.Dataset.from_tensor_slices((REVIEWS, LABELS)).batch(8)
         with strategy.scope():
-            of_arrays, of_batches, chain = reviewer(vectorize), reviewer(vectorize), Plain()
+            of_arrays, of_batches, chain, stepping = reviewer(vectorize), reviewer(vectorize), Plain(), reviewer(vectorize, cls=OwnSteps)
             chain.compile("sgd", "mse")
-        self.assertEqual(of_arrays.fit(np.array(REVIEWS), LABELS, batch_size=8, epochs=2, shuffle=False, verbose=0).history, expected)
+        with tempfile.TemporaryDirectory() as folder:
+            saving = keras.callbacks.ModelCheckpoint(folder + "/model.keras")
+            self.assertEqual(of_arrays.fit(np.array(REVIEWS), LABELS, batch_size=8, epochs=2, shuffle=False, verbose=0, callbacks=[saving]).history, expected)
+            np.testing.assert_array_equal(keras.models.load_model(saving.filepath)(REVIEWS), of_arrays(REVIEWS))
+        stepped = stepping.fit(batches, epochs=2, verbose=0, validation_data=(np.array(REVIEWS), LABELS)).history
+        for name, values in expected.items():
+            np.testing.assert_allclose(stepped[name], values, rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(stepping.evaluate(batches, verbose=0)[0], stepped["val_loss"][-1], rtol=1e-5)
+        np.testing.assert_allclose(stepping.predict(REVIEWS, verbose=0), 2.0 * stepping(tf.constant(REVIEWS)), rtol=1e-5)
         self.assertEqual(of_batches.fit(batches, epochs=2, verbose=0).history, expected)
         chain.vectorize.adapt(REVIEWS)
         self.assertEqual(len(chain.fit(batches, epochs=2, verbose=0).history["loss"]), 2)

@@ -81,6 +81,14 @@ def save(model, path):
         shutil.rmtree(folder)
 
 
+def put_right(model, path):
+    """The same of a file that the engine wrote, if it is there."""
+    config, places = _config_of(path) if os.path.exists(path) else None, places_of_texts(model)
+    if config is not None and with_texts(config, places) != config:
+        _rewrite(path, path + ".texts", lambda config: with_texts(config, places))
+        os.replace(path + ".texts", path)
+
+
 @contextmanager
 def readable(path):
     """(a file that the engine reads, names of the inputs of texts) for a model's file or folder."""
@@ -107,7 +115,7 @@ def _config_of(path):
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             return archive.read(_CONFIG) if _CONFIG in archive.namelist() else None
-    return _bytes(path) if path.endswith((".h5", ".hdf5")) else None
+    return _bytes(path) if path.endswith((".h5", ".hdf5", ".json")) else None
 
 
 def _rewrite(source, target, change):
