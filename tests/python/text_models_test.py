@@ -10,6 +10,7 @@ import numpy as np
 
 import lockstep as tf
 from lockstep import keras
+from own_steps import Doubling, Evaluating, Steps
 
 layers = keras.layers
 DATA = pathlib.Path(__file__).resolve().parent / "testdata"
@@ -74,17 +75,12 @@ class OwnStep(keras.Model):
         return self.compute_metrics(x, y, y_pred, sample_weight)
 
 
-class OwnSteps(OwnStep):
-    def test_step(self, data):
-        return super().test_step(data)
-
-    def predict_step(self, data):
-        return 2.0 * super().predict_step(data)
+class OwnSteps(Doubling, OwnStep):
+    pass
 
 
-class OwnTest(keras.Model):
-    def test_step(self, data):
-        return super().test_step(data)
+class OwnTest(Evaluating, keras.Model):
+    pass
 
 
 class OwnLoss(keras.Model):
@@ -120,15 +116,8 @@ class Plain(keras.Model):
         return self.out(self.pool(self.embed(self.vectorize(texts))))
 
 
-class PlainWithSteps(Plain):
-    def train_step(self, data):
-        return super().train_step(data)
-
-    def test_step(self, data):
-        return super().test_step(data)
-
-    def predict_step(self, data):
-        return super().predict_step(data)
+class PlainWithSteps(Steps, Plain):
+    pass
 
 
 @keras.saving.register_keras_serializable("TextModels")
