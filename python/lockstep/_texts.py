@@ -414,8 +414,8 @@ class TextDataset:
 
     @property
     def _handle(self):
-        raise TypeError("the dataset holds texts, which no model takes: make numbers of them first, dataset.map(lambda text, label: (layer(text), label)) "
-                        "with a layer such as TextVectorization")
+        raise TypeError("the dataset holds texts, and the model takes numbers: make numbers of them first, dataset.map(lambda text, label: (layer(text), label)) "
+                        "with a layer such as TextVectorization, or begin the model with keras.Input(shape=(1,), dtype=\"string\") and such a layer")
 
     def __repr__(self):
         return f"<TextDataset element_spec={self.element_spec}>"

@@ -19,6 +19,8 @@ def _of_each(function, texts, *more):
     if isinstance(texts, _lockstep.Tensor):
         made = function(_lockstep.io.text(texts).decode(), *more)
         return _lockstep.io.bytes(made.encode()) if isinstance(made, str) else made
+    if hasattr(texts, "_derived"):  # texts that the call() of a model is to be given
+        return texts._derived(lambda given: _of_each(function, given, *more))
     if isinstance(texts, Texts):
         made = _of_each(function, texts.numpy(), *more)
         return Texts(made) if is_text(made) and (not isinstance(made, list) or not texts.ndim) else made

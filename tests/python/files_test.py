@@ -53,5 +53,5 @@ class Files(unittest.TestCase):
         self.assertEqual(rows.numpy()[1].tolist(), [1, 1, 0, 0])
         lookup = keras.layers.StringLookup(vocabulary=["a", "b"])
         self.assertEqual(lookup(["b", "z", "a"]).numpy().tolist(), [2, 0, 1])
-        with self.assertRaisesRegex(TypeError, "before the model"):
-            keras.Sequential([layer])
+        with self.assertRaisesRegex(TypeError, "takes texts, and was given the value \"x\" of float32"):
+            layer(keras.Input((4,), name="x"))

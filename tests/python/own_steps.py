@@ -8,17 +8,32 @@ import lockstep as tf
 from lockstep import keras
 
 
-class Own(keras.Sequential):
-    """Steps in Python that do what the engine's do."""
-
-    def train_step(self, data):
-        return super().train_step(data)
+class Evaluating:
+    """Evaluation in Python that does what the engine's does; for any model."""
 
     def test_step(self, data):
         return super().test_step(data)
 
+
+class Doubling(Evaluating):
+    """The same, and predictions that are twice the model's."""
+
+    def predict_step(self, data):
+        return 2.0 * super().predict_step(data)
+
+
+class Steps(Evaluating):
+    """Steps in Python that do what the engine's do; for any model."""
+
+    def train_step(self, data):
+        return super().train_step(data)
+
     def predict_step(self, data):
         return super().predict_step(data)
+
+
+class Own(Steps, keras.Sequential):
+    """A model with them."""
 
 
 class Far(keras.Sequential):

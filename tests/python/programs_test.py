@@ -83,6 +83,9 @@ class Programs(unittest.TestCase):
     def test_text_classification(self):
         self.run_program("text_classification")
 
+    def test_text_models(self):
+        self.run_program("text_models")
+
     def test_tf_function(self):
         self.run_program("tf_function")
 

@@ -6,6 +6,7 @@ import pathlib
 import pickle
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 import numpy as np
@@ -136,6 +137,17 @@ class Residual(keras.Model):
 
     def get_config(self):
         return {"units": self.units, "name": self.name}
+
+
+class Headed(Residual):
+    """An attribute that comes behind "layers" in the alphabet."""
+
+    def __init__(self, units=4, **kwargs):
+        super().__init__(units, **kwargs)
+        self.out = keras.layers.Dense(2)
+
+    def call(self, x):
+        return self.out(super().call(x))
 
 
 @keras.saving.register_keras_serializable("Tests")
@@ -441,6 +453,31 @@ class Saving(unittest.TestCase):
         self.assert_same(model, third)
         self.assertEqual(model._stored_names([l._handle.key for l in (model.first, *model.blocks)]),
                          ["first", "blocks/dense", "blocks/dense_1"])
+
+    def test_older_names_of_layers_are_read(self):
+        model = Headed()
+        model.build((None, 4))
+        keys = [layer._handle.key for layer in (model.first, *model.blocks, model.out)]
+        stored = keras.layers.Layer._stored_names
+        self.assertEqual(model._stored_names(keys), ["first", "blocks/dense", "blocks/dense_1", "layers/dense_3"])
+        for name in ("m.keras", "m.h5", "m.weights.h5"):
+            with self.subTest(name):
+                # As Lockstep wrote such files before: by the attribute, also where that comes behind "layers".
+                with unittest.mock.patch.object(Headed, "_stored_names", lambda self, given: [
+                        "out" if place.startswith("layers/") else place for place in stored(self, given)]):
+                    (model.save_weights if "weights" in name else model.save)(self.path(name))
+                if "weights" in name:
+                    other = Headed()
+                    other.build((None, 4))
+                    other.load_weights(self.path(name))
+                else:
+                    other = keras.models.load_model(self.path(name), custom_objects={"Headed": Headed})
+                self.assert_same(model, other)
+        wrong = Headed(8)
+        wrong.build((None, 4))
+        wrong.save_weights(self.path("wrong.weights.h5"))
+        with self.assertRaisesRegex(ValueError, "layers/dense"):
+            model.load_weights(self.path("wrong.weights.h5"))
 
     def test_functions_of_python(self):
         model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(4, activation=doubled_relu)])

@@ -1,5 +1,7 @@
 """Copies of models whose layers, inputs or calls somebody else decides about: the calls of the model are made again, one by one."""
 
+import json
+
 from .. import nest
 from .._lockstep import KerasTensor
 from . import saving
@@ -36,35 +38,70 @@ def _of_layers(model, sequential, input_tensors, copied):
 
 def _like(value):
     from ._keras_tensor import Input
-    return Input(batch_shape=tuple(value.shape), dtype=value.dtype.name)
+    return Input(batch_shape=tuple(value.shape), dtype=value.dtype.name, name=value.name)
 
 
 def _is_history(value):
     return isinstance(value, (list, tuple)) and len(value) == 3 and isinstance(value[0], str) and isinstance(value[1], int)
 
 
-def _map_histories(function, value):
+def map_histories(function, value):
     """The structure with function(history) in the place of every value of the model."""
     if _is_history(value):
         return function(tuple(value))
     if isinstance(value, dict):
         if value.get("class_name") == "__keras_tensor__":
             return function(tuple(value["config"]["keras_history"]))
-        return {name: _map_histories(function, part) for name, part in value.items()}
+        return {name: map_histories(function, part) for name, part in value.items()}
     if isinstance(value, (list, tuple)):
-        return type(value)(_map_histories(function, part) for part in value)
+        return type(value)(map_histories(function, part) for part in value)
     return value
 
 
-def _histories(value):
+def histories(value):
     found = []
-    _map_histories(found.append, value)
+    map_histories(found.append, value)
     return found
 
 
+def calls_of(model):
+    """(calls, ends) of a functional model, as its configuration has them: (layer, arguments, (name, number of the call)) in an order in which
+    they can be made, and where its outputs are."""
+    config = json.loads(model._handle.to_json(-1))["config"]
+    layers = {layer.name: layer for layer in model.operations}
+    made, calls, waiting = {place[:2] for place in histories(config["input_layers"])}, [], []
+    for entry in config["layers"]:
+        name = entry.get("name") or entry["config"]["name"]
+        if entry["class_name"] != "InputLayer":
+            waiting += [(layers[name], node, (name, number)) for number, node in enumerate(entry["inbound_nodes"])]
+    while waiting:
+        later = []
+        for call in waiting:
+            if all(place[:2] in made for place in histories(call[1])):
+                made.add(call[2])
+                calls.append(call)
+            else:
+                later.append(call)
+        if len(later) == len(waiting):
+            raise ValueError(f"model \"{model.name}\": layer \"{later[0][2][0]}\" is given a value that no layer makes")
+        waiting = later
+
+    def by_call(place):  # where a model's ends are named, Keras counts the calls of functional models inside from 1
+        inside = place[0] in layers and layers[place[0]]._handle.class_name == "Functional"
+        return [place[0], place[1] - 1 if inside else place[1], place[2]]
+    return calls, map_histories(by_call, config["output_layers"])
+
+
+def called(layer, node, values, call=None):
+    """What a call gives with these values in the places that it names."""
+    given = saving.deserialize_keras_object(map_histories(values.__getitem__, node))
+    kwargs = {name: value for name, value in given["kwargs"].items() if value is not None}
+    return layer(*given["args"], **kwargs) if call is None else call(layer, *given["args"], **kwargs)
+
+
 def _of_calls(model, input_tensors, copied, call):
-    config = model.get_config()
-    places = _histories(config["input_layers"])
+    calls, ends = calls_of(model)
+    places = [(value.name, 0, 0) for value in model.inputs]
     if input_tensors is None:
         inputs = [_like(value) for value in model.inputs]
     else:
@@ -72,28 +109,16 @@ def _of_calls(model, input_tensors, copied, call):
         if len(inputs) != len(places):
             raise ValueError("clone_model: `input_tensors` must have the same structure as model.input, received "
                              f"{len(inputs)} values for {len(places)}")
-    values, made, waiting = dict(zip(places, inputs)), {}, []
-    layers = {layer.name: layer for layer in model.operations}
-    for entry in config["layers"]:
-        name = entry.get("name") or entry["config"]["name"]
-        if entry["class_name"] == "InputLayer":
-            continue
-        made[name] = Operation.of_file(entry) if is_operation(layers[name]._handle) else copied(layers[name])
-        waiting += [(name, number, node) for number, node in enumerate(entry["inbound_nodes"])]
-    while waiting:
-        later = []
-        for name, number, node in waiting:
-            if not all(history in values for history in _histories(node)):
-                later.append((name, number, node))
-                continue
-            given = saving.deserialize_keras_object(_map_histories(values.get, node))
-            results = nest.flatten(call(made[name], *given["args"], **{key: value for key, value in given["kwargs"].items() if value is not None}))
-            values.update({(name, number, i): result for i, result in enumerate(results)})
-        if len(later) == len(waiting):
-            raise ValueError(f"clone_model: layer \"{later[0][0]}\" is given a value that no layer makes")
-        waiting = later
-    outputs = [values[history] for history in _histories(config["output_layers"])]
+    values, made = dict(zip(places, inputs)), {}
+    for layer, node, makes in calls:
+        if layer.name not in made:
+            made[layer.name] = Operation(layer._kind_of_op, layer.settings, layer.name) if is_operation(layer._handle) else copied(layer)
+        results = nest.flatten(called(made[layer.name], node, values, call))
+        values.update({(*makes, number): result for number, result in enumerate(results)})
+    outputs = [values[place] for place in histories(ends)]
     structure = model.__dict__.get("_output_structure")
     packed = nest.pack_sequence_as(structure, outputs) if structure is not None else outputs[0] if len(outputs) == 1 else outputs
     from .models import Model
-    return Model(inputs[0] if len(inputs) == 1 else inputs, packed, name=config["name"])
+    by_name = isinstance(model._ends_given[0], dict) if "_ends_given" in model.__dict__ else model.input_names != [value.name for value in model.inputs]
+    begin = dict(zip(model.input_names, inputs)) if by_name else inputs[0] if len(inputs) == 1 else inputs
+    return Model(begin, packed, name=model.name)

@@ -22,6 +22,8 @@ def wrapped(handle):
     found = objects.get(handle.key)
     if found is None:
         from . import models
+        if handle.class_name in ("Sequential", "Functional") and not isinstance(handle, _lockstep.Model):
+            handle = _as_model(handle)
         if handle.class_name == "Sequential":
             cls, handle = models.Sequential, _lockstep.Sequential.of(handle)
         elif handle.class_name == "Functional" or isinstance(handle, _lockstep.Model):
@@ -40,6 +42,15 @@ def is_operation(handle):
     """Whether a layer of the engine stands for an op between layers."""
     return handle.module.startswith(("keras.src.ops.", "keras.src.activations.", "lockstep."))
 
+
+def _as_model(handle):
+    """The handle of a layer that is a model, such as one inside of another, as a model's: the engine makes it of a reference to the layer."""
+    _referred.append(handle)
+    return _lockstep.Model.from_json('{"class_name": "ModelReference", "config": {}}')
+
+
+_referred = []
+_lockstep.register_object("layer", "ModelReference", lambda config: _referred.pop())
 
 # A configuration that names a layer which is there already.
 _lockstep.register_object("layer", "PythonReference", lambda config: objects[config["key"]]._handle)

@@ -1,7 +1,10 @@
 """Values of models that are being put together: KerasTensor, Input and functions of them."""
 
+import weakref
+
 from .. import _lockstep
 from .._lockstep import KerasTensor
+from ..dtypes import string
 from ..ops import _sizes
 from ..tensor import TensorShape
 from .backend import standardize_dtype
@@ -44,6 +47,36 @@ KerasTensor.__bool__ = KerasTensor.__float__ = KerasTensor.__int__ = KerasTensor
 KerasTensor.numpy = KerasTensor.__array__ = _refuse_value
 
 
+# --- texts ---------------------------------------------------------------------------------------------------------------
+# The engine knows numbers only. A value that stands for texts has this dtype there, and is marked here.
+
+STAND_IN = "float64"
+_marks = weakref.WeakValueDictionary()  # by the key of a value, as long as somebody holds the mark
+_dtype_of_engine = KerasTensor.dtype.fget
+
+
+class _Mark:
+    """Says of a value that it stands for texts. The value's object holds it; models hold those of their inputs, too."""
+
+    def __init__(self, value):
+        self.value = value
+
+
+def mark_as_texts(value):
+    """From now on the value stands for texts. Whoever holds the mark keeps it so."""
+    value._mark = made = _marks.get(value._key) or _Mark(value)
+    _marks[value._key] = made
+    return made
+
+
+def mark_of(value):
+    """The mark of a value that stands for texts; None: it stands for numbers."""
+    return _marks.get(value._key) if _marks and value is not None else None
+
+
+KerasTensor.dtype = property(lambda self: _dtype_of_engine(self) if mark_of(self) is None else string)
+
+
 def is_keras_tensor(x):
     return isinstance(x, KerasTensor)
 
@@ -74,4 +107,9 @@ def Input(shape=None, batch_size=None, name=None, dtype=None, sparse=None, tenso
         return _of_tensor(tensor, shape, batch_size, dtype)
     if shape is None:
         raise ValueError("Input: takes a shape, for example Input(shape=(28, 28))")
-    return _lockstep.Input(_sizes(shape), -1 if batch_size is None else int(batch_size), dtype, name or "")
+    batch_size = -1 if batch_size is None else int(batch_size)
+    if dtype is str or getattr(dtype, "name", dtype) == "string":
+        made = _lockstep.Input(_sizes(shape), batch_size, STAND_IN, name or "")
+        mark_as_texts(made)
+        return made
+    return _lockstep.Input(_sizes(shape), batch_size, dtype, name or "")

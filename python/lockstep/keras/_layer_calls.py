@@ -8,7 +8,7 @@ from .. import _lockstep, dtypes, nest, ops
 from .._lockstep import KerasTensor, Tensor
 from ..tensor import convert_to_tensor, is_tensor
 from . import saving, tree
-from ._keras_tensor import Input
+from ._keras_tensor import Input, mark_of
 from ._shapes import shape_leaves
 
 _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
@@ -16,6 +16,9 @@ _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_cau
 
 class Calls:
     """The calls of a layer."""
+
+    # Whether it works on the host, before the engine's part of a model does: layers of texts.
+    _on_host = False
 
     # Whether the inputs are arguments of their own in files, not one list.
     _inputs_are_arguments = False
@@ -101,6 +104,7 @@ class Calls:
         leaves = nest.flatten((args, kwargs))
         self._local.form = form = Form(args, kwargs, leaves, KerasTensor)
         inputs = [leaves[place] for place in form.places]
+        self._refuse_texts(inputs)
         if self._says_all(args, kwargs):
             self._local.form = None
         else:
@@ -109,6 +113,13 @@ class Calls:
             return self._unpacked(self._drawn(inputs, self._handle.apply_symbolic(inputs, options)))
         finally:
             self._local.form = None
+
+    def _refuse_texts(self, values):
+        """Of values of a model, those that stand for texts are for layers of texts."""
+        text = next((value for value in values if mark_of(value) is not None), None)
+        if text is not None and not self._on_host:
+            raise TypeError(f'layer "{self.name}" ({type(self).__name__}) takes numbers, and the input "{text.name}" is one of texts: put a '
+                            "TextVectorization, StringLookup, Hashing or HashedCrossing layer between them")
 
     def _says_all(self, args, kwargs):
         """Whether a call is one of inputs alone, in a list where there are several."""
@@ -167,6 +178,7 @@ class Calls:
         if options.get("training") is not None:
             options["training"] = bool(options["training"])
         if any(isinstance(leaf, KerasTensor) for leaf in leaves):
+            self._refuse_texts(leaves)
             results = self._drawn(leaves, handle.apply_symbolic(leaves, options))
         else:
             results = handle.apply(leaves, options)

@@ -58,7 +58,16 @@ class InFiles:
             return cls(**config)
 
     def _stored_names(self, keys):
-        """Where Keras' files keep the layers inside: under the names of the attributes that hold them."""
+        """Where Keras' files keep the layers inside: under the names of the attributes that hold them. None: all are numbered by class."""
+        held = {name: value for name, value in vars(self).items() if not name.startswith("__") and name not in _FRONT}
+        older = self._names_in(keys, sorted(held.items()))
+        if hasattr(type(self), "layers"):  # a model's list of its layers is an attribute like others, and some come behind it
+            held["layers"] = self.layers
+        names = self._names_in(keys, sorted(held.items(), key=lambda item: (item[0].startswith("_"), item[0])))
+        return saving.names_to_read_by(names, older)
+
+    def _names_in(self, keys, held):
+        """The same with attributes in this order, each a name and a value: a layer is named by the first that holds it."""
         places = {self._inner.key: "."} if "_inner" in self.__dict__ else {}
 
         def visit(value, path):
@@ -71,9 +80,8 @@ class InFiles:
                         name = _in_files(type(part).__name__) if isinstance(part, InFiles) else "container"
                         count = used[name] = used.get(name, -1) + 1
                         visit(part, f"{path}/{name}" + (f"_{count}" if count else ""))
-        for name in sorted(vars(self)):
-            if not name.startswith("__") and name not in _FRONT:
-                visit(vars(self)[name], name)
+        for name, value in held:
+            visit(value, name)
         return [places[key] for key in keys] if all(key in places for key in keys) else None
 
     def _config_for_engine(self):

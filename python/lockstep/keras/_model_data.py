@@ -76,7 +76,7 @@ def triple(model, loan, x, y=None, sample_weight=None):
         x, y, sample_weight = (model._taken(x), *(by_order(part) for part in (y, sample_weight)))
     parts = [arrays(part, loan) for part in (x, y, sample_weight)]
     if any(isinstance(part, dict) for part in parts):
-        names = (model.input_names, model.output_names, model.output_names)
+        names = (model._engine.input_names(), model.output_names, model.output_names)
         parts = [part if isinstance(part, dict) else dict(zip(known, part)) for part, known in zip(parts, names)]
     return tuple(parts)
 

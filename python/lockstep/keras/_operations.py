@@ -8,9 +8,10 @@ import functools
 import inspect
 from types import MappingProxyType
 
-from .. import _lockstep, nest
+from .. import _lockstep, nest, ops as tf
 from .._lockstep import KerasTensor
 from . import saving
+from ._keras_tensor import mark_as_texts, mark_of
 from ._layer import Layer
 
 # Classes that are not called like their functions.
@@ -91,6 +92,10 @@ _VALUES = {name: values.split() for name, _, values in (line.strip().partition("
     while_loop loop_vars""".strip().splitlines())}
 
 _NEEDS_ALL = ("batch_normalization",)  # Keras' classes of them have no defaults
+
+# What takes texts as well, for it looks at no element.
+_MOVE = {"ExpandDims": lambda x, axis: tf.expand_dims(x, axis), "Squeeze": lambda x, axis: tf.squeeze(x, axis),
+         "Reshape": lambda x, newshape: tf.reshape(x, newshape), "GetItem": lambda x, key: x[tuple(key) if isinstance(key, list) else key]}
 
 _of_ops = {}  # op -> what files call it
 _of_classes = {}  # the class in files -> the same
@@ -226,6 +231,23 @@ class Operation(Layer):
 
     def call(self, *args, **kwargs):
         return self._kind_of_op.run(args, kwargs, self.settings)
+
+    def of_texts(self, *args, **kwargs):
+        """The same of texts."""
+        kind = self._kind_of_op
+        if isinstance(kind, _KindOfTensorflow):
+            return kind.run(args, kwargs, self.settings)
+        return _MOVE[kind.class_name](**{**self.settings, **dict(zip(kind.values, args)), **kwargs})
+
+    def _refuse_texts(self, values):
+        if self._kind_of_op.class_name not in _MOVE:
+            super()._refuse_texts(values)
+
+    def _drawn(self, inputs, outputs):
+        if any(mark_of(value) is not None for value in inputs):
+            for output in outputs:
+                mark_as_texts(output)
+        return super()._drawn(inputs, outputs)
 
     def __call__(self, *args, **kwargs):
         return self._call_of_model(args, kwargs, {}) if _is_of_model((args, kwargs)) else self.call(*args, **kwargs)

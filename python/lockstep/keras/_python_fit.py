@@ -14,7 +14,7 @@ from ._model_data import as_given, dataset_alone, pack_x_y_sample_weight, split_
 
 
 class PythonRun:
-    """One call of fit, evaluate, predict or their kin. Data is (x, y, sample_weight)."""
+    """One call of fit, evaluate, predict or their kin. Data is (x, y, sample_weight), of numbers."""
 
     def __init__(self, model, loan, callbacks=(), verbose=0, epochs=1):
         self._model, self._loan, self._verbose, self._epochs = model, loan, verbose, epochs
@@ -53,8 +53,6 @@ class PythonRun:
         """Takes what fit validates on; returns what it trains on."""
         if validation is None and settings["validation_split"]:
             given, validation = split_off(self._loan, given, settings["validation_split"])
-        elif validation is not None:
-            validation = unpack_x_y_sample_weight(validation) if isinstance(validation, (tuple, list)) else (validation, None, None)
         if validation is not None:
             self._frequency = _positive("validation_freq", settings["validation_freq"])
             size = settings["validation_batch_size"]
@@ -76,9 +74,9 @@ class PythonRun:
             print(_line(count, logs))
         return logs
 
-    def predict(self, x, batch_size, steps):
+    def predict(self, given, batch_size, steps):
         """The results for all examples, in the structure that the step gives them."""
-        batches, results = self._batches((x, None, None), batch_size, steps), []
+        batches, results = self._batches(given, batch_size, steps), []
         self._begin(batches)
         self._tell("on_predict_begin", {})
         self._pass("predict", batches, results)
@@ -153,10 +151,10 @@ class PythonRun:
                 steps[kind] = step if eager or isinstance(step, Function) else Function(step, f"{kind}_step")
         made = steps[kind]
         if self._spread or isinstance(made, Function) and not made._is_python and not _lockstep.config.functions_run_eagerly():
-            return made
+            return model._step_on_staged(made)
         # Op by op everything is computed where its operands are, and the data is in host memory.
         device = model._strategy.devices[0] if model._strategy is not None and model._strategy.devices else ""
-        return lambda batch: made(nest.map_structure(lambda leaf: leaf._at_hand(device), batch))
+        return model._step_on_staged(lambda batch: made(nest.map_structure(lambda leaf: leaf._at_hand(device), batch)))
 
     def _reset_metrics(self):
         for metric in {id(metric): metric for metric in (*self._model._metrics_of_steps(), *self._model.metrics)}.values():

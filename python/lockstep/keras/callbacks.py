@@ -109,14 +109,22 @@ class _OfEngine(Callback):
     def set_model(self, model):
         super().set_model(model)
         if isinstance(getattr(model, "_handle", None), _lockstep.Model):
-            self._engine.bind(model._handle, 1, -1, 0)
+            self._bind(1, -1, 0)
 
     def set_params(self, params):
         super().set_params(params)
-        handle = getattr(self.model, "_handle", None)
-        if isinstance(handle, _lockstep.Model):
+        if isinstance(getattr(self.model, "_handle", None), _lockstep.Model):
             steps = params.get("steps")
-            self._engine.bind(handle, params.get("epochs") or 1, -1 if steps is None else steps, params.get("verbose") or 0)
+            self._bind(params.get("epochs") or 1, -1 if steps is None else steps, params.get("verbose") or 0)
+
+    def _bind(self, epochs, steps, verbose):
+        bound = self._model_of(self.model)
+        self._engine.bind(bound, epochs, steps, verbose)
+        self.__dict__["_bound"] = bound  # the engine's callback does not keep it
+
+    def _model_of(self, model):
+        """The engine's model that it works with: the one that runs."""
+        return model._engine
 
     def _tell(self, moment, number, logs):
         if not isinstance(getattr(self.model, "_handle", None), _lockstep.Model):
@@ -202,9 +210,50 @@ EarlyStopping = _callback("EarlyStopping", "Ends training once a value has stopp
     "restore_best_weights": False, "start_from_epoch": 0}, {
     "wait": "waited", "best": "best", "best_epoch": "best_epoch", "stopped_epoch": "stopped_epoch",
     "best_weights": "best_weights"})
-ModelCheckpoint = _callback("ModelCheckpoint", "Saves weights, in safetensors files.", {
+_SavingFiles = _callback("ModelCheckpoint", "", {
     "filepath": None, "monitor": "val_loss", "verbose": 0, "save_best_only": False, "save_weights_only": False,
     "mode": "auto", "save_freq": 0, "initial_value_threshold": None})
+
+
+class ModelCheckpoint(_SavingFiles):
+    """Saves the model in a .keras file, or its weights in safetensors files. The files of a model of texts are of the whole of it, with its
+    layers of texts, which the engine's part has not; the engine writes what stands for texts there, and it becomes "string" here."""
+
+    _epoch = 0
+
+    @property
+    def _has_texts(self):
+        return getattr(self.model, "_stage", None) is not None
+
+    @property
+    def _is_changed(self):
+        return self._has_texts or super()._is_changed
+
+    @property
+    def _hears_of_batches(self):
+        return super()._hears_of_batches or bool(self.__dict__["save_freq"])
+
+    @property
+    def _wants_batch_logs(self):
+        return super()._wants_batch_logs or bool(self.__dict__["save_freq"])
+
+    def _model_of(self, model):
+        return model._handle
+
+    def _tell(self, moment, number, logs):
+        strategy = getattr(self.model, "_strategy", None)
+        if self._has_texts and strategy is not None and not strategy._handle.is_chief:
+            return  # as in the engine's fit: one process writes the files
+        super()._tell(moment, number, logs)
+        if moment in ("on_epoch_begin", "on_epoch_end"):
+            self._epoch = number
+        if self._has_texts and moment == ("on_train_batch_end" if self.__dict__["save_freq"] else "on_epoch_end"):
+            from . import _text_files
+            batch = number + 1 if moment == "on_train_batch_end" else 0
+            path = self.__dict__["filepath"].format(epoch=self._epoch + 1, batch=batch, **(logs or {}))
+            _text_files.put_right(self.model, path if path.endswith(".keras") else os.path.splitext(path)[0] + ".json")
+
+
 ReduceLROnPlateau = _callback("ReduceLROnPlateau", "Reduces the rate where a value no longer gets better.", {
     "monitor": "val_loss", "factor": 0.1, "patience": 10, "verbose": 0, "mode": "auto", "min_delta": 1e-4, "cooldown": 0,
     "min_lr": 0.0}, {"wait": "waited", "best": "best", "cooldown_counter": "cooldown"})

@@ -5,23 +5,27 @@ import os
 import tempfile
 import weakref
 
+import numpy as np
+
 from .. import _lockstep, data, distribute, dtypes, nest
 from .._lockstep import KerasTensor
+from .._texts import Texts
 from ..function import GradientTape
-from ..tensor import convert_to_tensor, lending
+from ..tensor import convert_to_tensor, is_tensor, lending
 from . import callbacks as callbacks_module
 from . import losses as losses_module
 from . import metrics as metrics_module
 from . import optimizers as optimizers_module
-from . import saving
+from . import _text_files, saving
 from ._cloning import cloned
-from ._keras_tensor import Input
+from ._keras_tensor import Input, mark_of
 from ._lambdas import safe_mode
 from ._engine_objects import is_operation, wrapped
 from ._layer import Layer, _policy_name
 from ._model_data import arrays, by_order, triple, unpack_x_y_sample_weight
 from ._python_fit import PythonRun, Validating
 from ._shapes import shapes_in
+from ._text_stage import CallStage, TextsToCome, first_of, holds_texts, input_like, numbers_of, stage_of
 
 
 def _engine_metrics(metrics):
@@ -85,6 +89,119 @@ class Model(Layer):
         super()._take(handle)
         self.__dict__.setdefault("_compiled", None)
         self.__dict__.setdefault("_strategy", distribute.get_strategy() if distribute.has_strategy() else None)
+
+    # --- texts, of which numbers are made before the engine sees the data ---
+
+    @property
+    def _stage(self):
+        """What makes numbers of its texts; None: it takes numbers alone."""
+        stage = self.__dict__.get("_text_stage", self)
+        if stage is not self:
+            return stage
+        stage = None if self._is_written else stage_of(self)
+        if self._is_written or self._handle.inputs():  # a Sequential may not have begun
+            self.__dict__["_text_stage"] = stage
+        return stage
+
+    @property
+    def _engine(self):
+        """The engine's model that runs: of a model of texts, the part behind its layers of texts."""
+        stage = self._stage
+        if stage is None:
+            return self._handle
+        settings = self.__dict__.get("_compile_settings")
+        if settings is not None and stage.compiled_with is not settings:
+            stage.handle.compile(*settings)
+            stage.compiled_with = settings
+        return stage.handle
+
+    def _of_stage(self, x):
+        """Data as the engine's part takes it."""
+        self._begin_with(x)
+        if self._is_written and any(layer._on_host for layer in self.submodules):
+            first, x = first_of(x)
+            return self._stage_of_call(first).of(x) if holds_texts(first) else x
+        stage = self._stage
+        return x if stage is None or x is None else stage.of(x)
+
+    def _staged(self, x, y=None, sample_weight=None):
+        """The same of all that fit, evaluate, predict and their kin are given. It is done once, before anything else looks at the data: numbers
+        can be cut in two or be lent."""
+        return self._of_stage(x), y, sample_weight
+
+    def _step_on_staged(self, step):
+        """A step that is written in Python and calls the model with what the stage made of the data."""
+        if self._stage is None and "_call_stage" not in self.__dict__:
+            return step
+
+        def on_staged(batch):
+            before, self.__dict__["_is_staged"] = self.__dict__.get("_is_staged", False), True
+            try:
+                return step(batch)
+            finally:
+                self.__dict__["_is_staged"] = before
+        return on_staged
+
+    def _begin_with(self, x):
+        """Hears of the first data."""
+
+    def _stage_of_call(self, x):
+        """What applies the layers of texts of call() to the data; x is the first of that."""
+        stage = self.__dict__.get("_call_stage")
+        if stage is None:
+            stage = self.__dict__["_call_stage"] = CallStage(self, x)
+            try:
+                stage.look(self)
+            except BaseException:
+                del self.__dict__["_call_stage"]
+                raise
+        return stage
+
+    def _as_given(self, inputs):
+        stage = self.__dict__.get("_call_stage")
+        return super()._as_given(inputs) if stage is None else stage.given(inputs)
+
+    def _call_on_texts(self, x, training=None):
+        """Of a model with a call() of its own."""
+        numbers = nest.flatten(x) if self.__dict__.get("_is_staged") and not holds_texts(x) else self._stage_of_call(x).of_arrays(x)
+        options = {} if training is None else {"training": bool(training)}
+        return self._unpacked(self._handle.apply([convert_to_tensor(number) for number in numbers], options))
+
+    def _call_with(self, args, kwargs):
+        stage = self.__dict__.get("_text_stage", self)
+        if stage is self:
+            if args:
+                self._begin_with(args[0])
+            stage = self._stage
+        if stage is None:
+            if args and ("_call_stage" in self.__dict__ or not is_tensor(args[0]) and self._is_written and holds_texts(args[0])):
+                return self._call_on_texts(*args, **kwargs)
+            return super()._call_with(args, kwargs)
+        kwargs = dict(kwargs)
+        x = args[0] if args else kwargs.pop("inputs")
+        if any(isinstance(leaf, KerasTensor) for leaf in nest.flatten(x)):
+            return super()._call_with((x, *args[1:]), kwargs)
+        to_come = [leaf for leaf in nest.flatten(x) if isinstance(leaf, TextsToCome)]
+        if to_come:  # in the call() of a model around this one
+            made = numbers_of(lambda *texts: self._fed(nest.pack_sequence_as(x, texts)), to_come)
+            return self._apply(stage.handle, (made if len(made) > 1 else made[0], *args[1:]), kwargs)
+        made = x if self.__dict__.get("_is_staged") and stage.is_given_numbers(x) else stage.of_arrays(x)
+        return self._apply(stage.handle, (nest.map_structure(convert_to_tensor, made), *args[1:]), kwargs)
+
+    def _fed(self, x):
+        """The inputs of the engine's part, in a list."""
+        made = self._stage.of_arrays(x)
+        return [convert_to_tensor(value) for value in (made.values() if isinstance(made, dict) else [made])]
+
+    def _refuse_texts(self, values):
+        """Each value of a model is one of texts where the input is."""
+        if self._is_written:
+            super()._refuse_texts(values)
+        for value, own in zip(values, self._handle.inputs()):
+            texts = mark_of(own) is not None
+            if (mark_of(value) is not None) != texts:
+                raise TypeError(f'model "{self.name}": its input "{own.name}" takes {"texts" if texts else "numbers"}, and was given "{value.name}" of '
+                                f"{value.dtype.name}")
 
     @property
     def distribute_strategy(self):
@@ -162,8 +279,10 @@ class Model(Layer):
         self.__dict__["_python_steps"] = {}
         self.__dict__.pop("_metric_objects", None)
         engine = optimizers_module.get("rmsprop") if optimizer is None else optimizer  # without one it is evaluated, not trained
-        self._handle.compile(engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics),
-                             _engine_metrics(weighted_metrics), bool(run_eagerly), steps, bool(auto_scale_loss))
+        settings = (engine._handle, _engine_loss(loss), loss_weights, _engine_metrics(metrics), _engine_metrics(weighted_metrics), bool(run_eagerly),
+                    steps, bool(auto_scale_loss))
+        self._handle.compile(*settings)
+        self.__dict__["_compile_settings"] = settings
 
     @property
     def compiled(self):
@@ -186,7 +305,7 @@ class Model(Layer):
     def metrics(self):
         if self._has_own_step("train_step") and self._compiled is not None:  # the engine's fit, which has others, is not called
             return [self._step_loss(), *self._step_metrics(), *super().metrics]
-        return [metrics_module.wrapped(handle) for handle in self._handle.metrics()]
+        return [metrics_module.wrapped(handle) for handle in self._engine.metrics()]
 
     @property
     def metrics_names(self):
@@ -194,11 +313,11 @@ class Model(Layer):
 
     @property
     def stop_training(self):
-        return self._handle.training_stopped()
+        return self._engine.training_stopped()
 
     @stop_training.setter
     def stop_training(self, value):
-        self._handle.stop_training(bool(value))
+        self._engine.stop_training(bool(value))
 
     def fit(self, x=None, y=None, batch_size=None, epochs=1, verbose="auto", callbacks=None, validation_split=0.0,
             validation_data=None, shuffle=True, class_weight=None, sample_weight=None, initial_epoch=0, steps_per_epoch=None,
@@ -216,7 +335,10 @@ class Model(Layer):
             "validation_batch_size": validation_batch_size, "validation_freq": validation_freq}
 
         def train(loan):
-            given, validation, validated = (x, y, sample_weight), validation_data, None
+            given, validation, validated = self._staged(x, y, sample_weight), None, None
+            if validation_data is not None:
+                validation = self._staged(*(unpack_x_y_sample_weight(validation_data) if isinstance(validation_data, (tuple, list))
+                                            else (validation_data,)))
             if self._has_own_step("train_step"):
                 return PythonRun(self, loan, _listed(callbacks), verbose, int(epochs)).fit(given, validation, settings)
             told = _told(self, callbacks)
@@ -225,9 +347,9 @@ class Model(Layer):
                 given, told = run.validate_on(given, validation, settings), [*told, Validating(run)._handle]
                 settings["validation_split"] = 0.0
             elif validation is not None:
-                validated = triple(self, loan, *(unpack_x_y_sample_weight(validation) if isinstance(validation, (tuple, list)) else (validation,)))
+                validated = triple(self, loan, *validation)
             given = triple(self, loan, *given)
-            return self._handle.fit(given, {**settings, "callbacks": told, "validation_data": validated})
+            return self._engine.fit(given, {**settings, "callbacks": told, "validation_data": validated})
         epoch, values = lending(train)
         history = callbacks_module.History(epoch, values, {"epochs": int(epochs), "verbose": verbose,
                                                            "steps": steps_per_epoch}, self)
@@ -240,10 +362,11 @@ class Model(Layer):
         verbose = 1 if verbose == "auto" else int(verbose)
 
         def test(loan):
+            given = self._staged(x, y, sample_weight)
             if self._has_own_step("test_step"):
-                return PythonRun(self, loan, _listed(callbacks), verbose).evaluate((x, y, sample_weight), batch_size, steps)
-            given = triple(self, loan, x, y, sample_weight)
-            return self._handle.evaluate(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
+                return PythonRun(self, loan, _listed(callbacks), verbose).evaluate(given, batch_size, steps)
+            given = triple(self, loan, *given)
+            return self._engine.evaluate(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
         logs = lending(test)
         return logs if return_dict else self._values(logs)
 
@@ -252,10 +375,11 @@ class Model(Layer):
         verbose = 1 if verbose == "auto" else int(verbose)
 
         def compute(loan):
+            given = self._staged(x)
             if self._has_own_step("predict_step"):
-                return PythonRun(self, loan, _listed(callbacks), verbose).predict(x, batch_size, steps)
-            given = triple(self, loan, x)
-            results = self._handle.predict(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
+                return PythonRun(self, loan, _listed(callbacks), verbose).predict(given, batch_size, steps)
+            given = triple(self, loan, *given)
+            results = self._engine.predict(given, batch_size or 32, verbose, -1 if steps is None else steps, _told(self, callbacks))
             return self._packed([result.numpy() for result in results])
         return lending(compute)
 
@@ -274,27 +398,30 @@ class Model(Layer):
     def train_on_batch(self, x, y=None, sample_weight=None, class_weight=None, return_dict=False, **kwargs):
         """One step on one batch."""
         def train(loan):
+            given = self._staged(x, y, sample_weight)
             if self._has_own_step("train_step"):
-                return PythonRun(self, loan).on_batch("train", (x, y, sample_weight), class_weight)
-            return self._handle.train_on_batch(self._in_order(loan, x, y, sample_weight), class_weight)
+                return PythonRun(self, loan).on_batch("train", given, class_weight)
+            return self._engine.train_on_batch(self._in_order(loan, *given), class_weight)
         logs = lending(train)
         return logs if return_dict else self._values(logs)
 
     def test_on_batch(self, x, y=None, sample_weight=None, return_dict=False, **kwargs):
         """Loss and metrics of one batch."""
         def test(loan):
+            given = self._staged(x, y, sample_weight)
             if self._has_own_step("test_step"):
-                return PythonRun(self, loan).on_batch("test", (x, y, sample_weight))
-            return self._handle.test_on_batch(self._in_order(loan, x, y, sample_weight))
+                return PythonRun(self, loan).on_batch("test", given)
+            return self._engine.test_on_batch(self._in_order(loan, *given))
         logs = lending(test)
         return logs if return_dict else self._values(logs)
 
     def predict_on_batch(self, x):
         """The results of one batch."""
         def compute(loan):
+            given = self._staged(x)
             if self._has_own_step("predict_step"):
-                return PythonRun(self, loan).on_batch("predict", (x, None, None))
-            results = self._handle.predict_on_batch(self._in_order(loan, x, None, None)[0])
+                return PythonRun(self, loan).on_batch("predict", given)
+            results = self._engine.predict_on_batch(self._in_order(loan, *given)[0])
             return self._packed([result.numpy() for result in results])
         return lending(compute)
 
@@ -332,7 +459,7 @@ class Model(Layer):
         if self._is_written:
             x, y, sample_weight = self._taken(x), by_order(y), by_order(sample_weight)
         x, y, sample_weight = (arrays(part, loan) for part in (x, y, sample_weight))
-        inputs, outputs = self.input_names, self.output_names
+        inputs, outputs = self._engine.input_names(), self.output_names
         return tuple([value[name] for name in names if name in value] if isinstance(value, dict) else value
                      for value, names in ((x, inputs), (y, outputs), (sample_weight, outputs)))
 
@@ -444,11 +571,12 @@ class Model(Layer):
         path = os.fspath(filepath)
         if format != "onnx":
             raise NotImplementedError(f"export: there is no {format!r} here; format=\"onnx\" writes ONNX, model.save() a .keras file")
-        self._handle.export_onnx(path)
+        self._engine.export_onnx(path)
 
     def to_json(self, indent=None, **kwargs):
         """Keras' JSON of the model."""
-        return self._handle.to_json(-1 if indent is None else indent)
+        text = self._handle.to_json(-1 if indent is None else indent)
+        return text if self._stage is None else _text_files.with_texts(text.encode(), _text_files.places_of_texts(self)).decode()
 
     # --- all that training changes, by name ---
 
@@ -523,6 +651,16 @@ class Model(Layer):
             "weighted_metrics": read(metrics_module.deserialize, settings.get("weighted_metrics")),
             "loss_weights": settings.get("loss_weights"), "run_eagerly": bool(settings.get("run_eagerly"))}
         self.__dict__["_python_steps"] = {}
+        if self._stage is not None:
+            self._compile_stage(settings)
+
+    def _compile_stage(self, settings):
+        """The engine's part goes on with the optimizer and its state."""
+        compiled = self._compiled
+        steps = settings.get("steps_per_execution")
+        self.__dict__["_compile_settings"] = (
+            compiled["optimizer"]._handle, _engine_loss(compiled["loss"]), compiled["loss_weights"], _engine_metrics(compiled["metrics"]),
+            _engine_metrics(compiled["weighted_metrics"]), compiled["run_eagerly"], int(steps or 1), bool(settings.get("auto_scale_loss", True)))
 
     def build(self, input_shape=None):
         """Makes the weights for inputs of these shapes."""
@@ -538,6 +676,9 @@ class Model(Layer):
         """The layers inside make their weights when they are called: once, with zeros; numbers of classes or words are integers."""
         # Of one example: a batch takes as long and as much memory as a step. States that are kept are of the whole batch, and so may be what
         # call() computes.
+        if "_call_stage" not in self.__dict__ and len(shapes) == 1 and saving.is_reading() and any(layer._on_host for layer in self.submodules):
+            self._built_with_texts(shapes[0])
+            return None
         several = [False] if any(getattr(layer, "stateful", False) for layer in self.submodules) else [True, False]
         attempts = [(dtype, one) for one in several for dtype in (self._handle.compute_dtype, dtypes.int32)]
         for dtype, one in attempts:
@@ -548,6 +689,13 @@ class Model(Layer):
             except (TypeError, ValueError):
                 if (dtype, one) == attempts[-1]:
                     raise
+
+
+    def _built_with_texts(self, shape):
+        """A model of a file that applies layers of texts to its data."""
+        stage = self.__dict__["_call_stage"] = CallStage(self, Texts(np.full([2 if size in (None, -1) else size for size in shape], "", object)))
+        self._note_results(self.call(stage.given([None])))
+        stage.end_of_look()
 
 
 def _unpickled(saved):
@@ -626,8 +774,10 @@ class Sequential(Model):
 
     def add(self, layer, rebuild=True):
         """One more."""
+        if mark_of(given := getattr(layer, "__dict__", {}).get("_tensor")) is not None:  # an InputLayer of texts
+            layer = given
         if isinstance(layer, KerasTensor):
-            self.__dict__.update(_begun=True, _begun_by_input=True)
+            self.__dict__.update(_begun=True, _begun_by_input=True, _mark_of_input=mark_of(layer))
             self._handle.add_input(layer)
             return
         if not isinstance(layer, Layer):
@@ -635,7 +785,10 @@ class Sequential(Model):
             raise ValueError(f"Sequential: takes layers and an Input, received {layer!r}")
         if not self._begun and layer._input_shape_given is not None:
             self._handle.add_input(Input(layer._input_shape_given))
+        elif not self._begun and isinstance(layer, Model) and any(mark_of(value) is not None for value in layer.inputs):
+            self.add(Input(batch_shape=tuple(layer.input.shape), dtype="string"))
         self.__dict__["_begun"] = True
+        self.__dict__.pop("_text_stage", None)
         self._handle.add(layer._handle)
         layer.__dict__.setdefault("_sequential", weakref.ref(self))
         self._objects.append(layer)
@@ -661,6 +814,25 @@ class Sequential(Model):
     def pop(self, rebuild=True):
         """Takes the last one away."""
         self._handle.pop()
+        self.__dict__.pop("_text_stage", None)
+
+    def _begins_on_host(self):
+        layers = self.layers
+        return bool(layers) and not self._handle.inputs() and (layers[0]._on_host or isinstance(layers[0], Sequential) and layers[0]._begins_on_host())
+
+    def _begin_with(self, x):
+        """A layer of texts that stands first without an Input: the data says what the input is like."""
+        if self.__dict__.get("_text_stage", self) is not self or not self._begins_on_host():
+            return
+        layers, like = self.layers, input_like(x)
+        if isinstance(layers[0], Sequential):
+            layers[0]._begin_with(like)
+        for _ in layers:
+            self._handle.pop()
+        self.__dict__.update(_begun_by_input=True, _mark_of_input=mark_of(like))
+        self._handle.add_input(like)
+        for layer in layers:
+            self._handle.add(layer._handle)
 
     def __len__(self):
         return len(self._handle.layers())
@@ -677,6 +849,9 @@ def clone_model(model, input_tensors=None, clone_function=None, call_function=No
     """The same layers with weights of their own, made anew; not compiled."""
     if input_tensors is not None or clone_function is not None or call_function is not None:
         return cloned(model, Sequential, input_tensors, clone_function, call_function, recursive)
+    if not model._is_written and model._stage is not None:
+        with safe_mode(False):
+            return model_from_config({**json.loads(model.to_json()), "compile_config": None})
     with saving._kept_by() as kept, safe_mode(False):
         made = wrapped(model._handle.clone())
         made.__dict__["_made_with"] = kept

@@ -180,6 +180,16 @@ def keep(made):
         _made.list.append(made)
 
 
+def is_reading():
+    """Whether a model is being read, or made of a configuration."""
+    return getattr(_made, "list", None) is not None
+
+
+def is_writing_archive():
+    """Whether a .keras file is being written, in which layers may keep files of their own."""
+    return getattr(_made, "archive", False)
+
+
 def saved_form(obj):
     """(class name, configuration) of what is written in Python, as files hold it."""
     if inspect.isfunction(obj) or inspect.ismethod(obj) or inspect.isbuiltin(obj):
@@ -347,18 +357,61 @@ def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
     _check_overwrite(path, overwrite)
     if '"<lambda>' in model.to_json():
         raise ValueError("save: an activation is a lambda, which has no name by which a file could hold it: define a function")
-    model._handle.save(path)
+    _made.archive = path.endswith(".keras")
+    try:
+        if getattr(model, "_stage", None) is None:
+            model._handle.save(path)
+        else:
+            from . import _text_files
+            _text_files.save(model, path)
+    finally:
+        _made.archive = False
+
+
+def _by_any_names(read):
+    """What read() makes of a file. Layers in attributes have Keras' names in files. Lockstep gave some of them others before it had models of
+    texts: where nothing fits by Keras' names, the file is read again by those."""
+    before = getattr(_made, "names", None)
+    _made.names = names = _Names()
+    try:
+        try:
+            return read()
+        except Exception as error:
+            if not names.differ:
+                raise
+            wrong = error
+        names.are_older = True
+        with contextlib.suppress(Exception):  # what is wrong by Keras' names is what is told
+            return read()
+        raise wrong
+    finally:
+        _made.names = before
+
+
+class _Names:
+    are_older, differ = False, False
+
+
+def names_to_read_by(names, older):
+    """The names by which layers are found in a file, of Keras' and of those that Lockstep gave them before."""
+    reading = getattr(_made, "names", None)
+    if reading is None:
+        return names
+    reading.differ = reading.differ or names != older
+    return older if reading.are_older else names
 
 
 def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
     """A model that save() wrote, here, in Keras 3 or, as .h5, in Keras 2: compiled, where it was, it goes on training where it stood."""
+    from . import _text_files
     from .layers import wrapped
     path = os.fspath(filepath)
     if not os.path.exists(path):
         raise ValueError(f"load_model: there is no file {path!r}. A .keras file, the folder that one unpacks to, or an .h5 file is read")
-    with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept:
-        model = wrapped(_lockstep.Model.load(path, bool(compile)))
+    with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept, _text_files.readable(path) as (readable, texts):
+        model = wrapped(_by_any_names(lambda: _lockstep.Model.load(readable, bool(compile))))
         model.__dict__["_made_with"] = kept
+        _text_files.mark_inputs(model, texts)
         model._take_compiled()
     return model
 
@@ -376,17 +429,20 @@ def _kept_by():
 
 def model_from_json(json_string, custom_objects=None):
     """A model of Keras' JSON."""
+    from . import _text_files
     from .layers import wrapped
     with custom_object_scope(custom_objects), _kept_by() as kept:
-        model = wrapped(_lockstep.Model.from_json(json_string))
+        readable, texts = _text_files.without_texts(json_string.encode())
+        model = wrapped(_lockstep.Model.from_json(readable.decode()))
         model.__dict__["_made_with"] = kept
+        _text_files.mark_inputs(model, texts)
         model._take_compiled()
     return model
 
 
 def model_from_config(config, custom_objects=None):
     """The same, of the dictionary."""
-    return model_from_json(json.dumps(serialize_keras_object(config)), custom_objects)
+    return model_from_json(json.dumps(serialize_keras_object(config), ensure_ascii=False), custom_objects)
 
 
 def save_weights(model, filepath, overwrite=True, max_shard_size=None, **kwargs):
@@ -402,7 +458,7 @@ def load_weights(model, filepath, skip_mismatch=False, objects_to_skip=None, **k
     """Weights of a file that save_weights(), save(), Keras 3, Keras 2, TensorFlow or Hugging Face wrote."""
     if skip_mismatch or objects_to_skip or kwargs.get("by_name"):
         raise NotImplementedError("load_weights: a file fits the model or is refused whole (no skip_mismatch, no by_name)")
-    model._handle.load_weights(os.fspath(filepath))
+    _by_any_names(lambda: model._handle.load_weights(os.fspath(filepath)))
 
 
 def _check_overwrite(path, overwrite):
