@@ -121,17 +121,7 @@ def _lambda_of_file(config):
 
 _lockstep.register_keras_layer("Lambda", _lambda_of_file)
 
-# Where files have parameters in another order than Keras' constructors.
-_RECURRENT = ("units", "activation", "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",
-              "bias_initializer")
-_POOLING = ("pool_size", "strides", "padding")
-_FIRST = {"Dropout": ("rate", "noise_shape", "seed"), "AlphaDropout": ("rate", "noise_shape", "seed"),
-          "Normalization": ("axis", "mean", "variance", "invert"), "EinsumDense": ("equation", "output_shape"),
-          "Bidirectional": ("layer", "merge_mode"), "RNN": ("cell",), "LSTM": _RECURRENT, "GRU": _RECURRENT,
-          "SimpleRNN": ("units", "activation", "use_bias"), "IntegerLookup": ("max_tokens", "num_oov_indices")}
-_FIRST.update({f"{kind}Pooling{dims}D": _POOLING for kind in ("Max", "Average") for dims in (1, 2, 3)})
-_FIRST.update({f"ConvLSTM{dims}D": ("filters", "kernel_size", "strides", "padding") for dims in (1, 2, 3)})
-_engine_classes = classes("layer", Layer, __name__, first=lambda name: _FIRST.get(name, ()),
+_engine_classes = classes("layer", Layer, __name__,
                          skip=("Lambda", "InputLayer", "Functional", "Sequential", "StringLookup", "TextVectorization", "Hashing",
                                "HashedCrossing"),
                          bases={"IntegerLookup": _preprocessing.OfIntegers, "Discretization": _preprocessing.OfBins,
