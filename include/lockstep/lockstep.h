@@ -50,6 +50,7 @@
 #include "lockstep/keras/regularizers.h"
 #include "lockstep/keras/remat.h"
 #include "lockstep/keras/run_record.h"
+#include "lockstep/keras/save_model.h"
 #include "lockstep/keras/schedules.h"
 #include "lockstep/keras/verify_invariance.h"
 #include "lockstep/observe/run_record.h"

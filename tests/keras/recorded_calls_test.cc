@@ -11,6 +11,8 @@
 #include "base/error_of_test.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
+#include "lockstep/keras/save_model.h"
+#include "lockstep/ops/linalg.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/train/safetensors.h"
 
@@ -124,7 +126,26 @@ TEST_F(RecordedCalls, MasksOfSeveralInputsAreOneForEach) {
               HasSubstr("3 masks for 2 inputs"));
 }
 
+TEST_F(RecordedCalls, FrozenLayersInsideKeepTheirWeights) {
+  expect_same("calls/frozen", ".h5");
+  expect_same("keras2/frozen", ".h5");
+}
+
 TEST_F(RecordedCalls, CallsOfKeras2) { expect_same("keras2/calls", ".h5"); }
+
+TEST_F(RecordedCalls, StatesOfOlderOptimizersFindTheirPlaces) {
+  expect_goes_on("keras2/older_adam");
+  expect_goes_on("keras2/older_rmsprop");
+}
+
+TEST_F(RecordedCalls, ObjectsThatKeras2CompiledWith) {
+  expect_goes_on("keras2/objects");
+  // Names of metrics have that of the output in front there.
+  const Json settings = Json::parse(models::load_model(kData + "keras2/objects.h5").to_json())
+                            .at("compile_config")
+                            .at("metrics");
+  EXPECT_EQ(settings.at(size_t{0}).at(size_t{1}).at("config").at("name"), Json("squares")) << settings;
+}
 
 TEST_F(RecordedCalls, RecurrentLayersTakeOneInput) {
   const KerasTensor x = Input({5, 4}), state = Input({3});
@@ -141,6 +162,64 @@ TEST_F(RecordedCalls, LayersOfAFunctionalModelHaveNamesOfTheirOwn) {
   const KerasTensor x = Input({4});
   const KerasTensor y = layers::Dense(4, {.name = "same"})(layers::Dense(4, {.name = "same"})(x));
   EXPECT_THAT(error_of([&] { const Model model(x, y); }).what(), HasSubstr("two layers \"same\""));
+}
+
+TEST_F(RecordedCalls, TheStateOfOtherVariablesBeginsAnew) {
+  const KerasTensor x = Input({4});
+  const Layer first = layers::Dense(4);
+  const Model model(x, layers::Dense(2)(first(x)));
+  model.compile({.optimizer = "adam", .loss = "mse"});
+  const Batch batch{{Tensor::full(DType::float32, {2, 4}, 1)}, {Tensor::full(DType::float32, {2, 2}, 1)}, {}};
+  model.train_on_batch(batch);
+  first.set_trainable(false);
+  for (const char* name : {"changed.keras", "changed.h5"}) {
+    model.save(scratch(name));
+    const Model read = models::load_model(scratch(name));
+    expect_close(read.predict_on_batch(batch.x), model.predict_on_batch(batch.x));
+    EXPECT_EQ(read.optimizer().iterations().value().to_vector<int64_t>(), std::vector<int64_t>{0}) << name;
+  }
+}
+
+// Two weights of one name, and names that are chosen anew.
+class TwoOfOneName final : public LayerBase {
+ public:
+  explicit TwoOfOneName(const LayerBaseOptions& options = {}) : LayerBase("TwoOfOneName", options) {}
+  std::string module() const override { return "Tests>TwoOfOneName"; }
+  void build(const Shape&) override {
+    first_ = add_weight(name_of_weights, {4, 4});
+    second_ = add_weight(name_of_weights, {4, 4});
+  }
+  Tensor call(const Tensor& x, const CallContext&) override {
+    return matmul(matmul(x, first_), relu(second_));
+  }
+  static inline std::string name_of_weights = "w";
+
+ private:
+  Variable first_, second_;
+};
+
+TEST_F(RecordedCalls, WeightsOfOneNameAndOfOtherNames) {
+  register_layer("Tests>TwoOfOneName", [](const Json& config) {
+    return make_layer<TwoOfOneName>(LayerBaseOptions{.name = config.at("name").as_string()});
+  });
+  const Sequential model({Input({4}), make_layer<TwoOfOneName>()});
+  model.save(scratch("two.h5"));
+  const TensorList x = {Tensor::from<float>({1, 2, 3, 4}, {1, 4})};
+  expect_close(models::load_model(scratch("two.h5")).predict_on_batch(x), model.predict_on_batch(x));
+  TwoOfOneName::name_of_weights = "other";
+  expect_close(models::load_model(scratch("two.h5")).predict_on_batch(x), model.predict_on_batch(x));
+  TwoOfOneName::name_of_weights = "w";
+}
+
+TEST_F(RecordedCalls, FilesWithoutTheOptimizer) {
+  const Sequential model({Input({4}), layers::Dense(2)});
+  model.compile({.optimizer = "adam", .loss = "mse"});
+  for (const char* name : {"bare.keras", "bare.h5"}) {
+    models::save_model(model, scratch(name), {.include_optimizer = false});
+    EXPECT_FALSE(models::load_model(scratch(name)).compiled()) << name;
+    model.save(scratch(name));
+    EXPECT_TRUE(models::load_model(scratch(name)).compiled()) << name;
+  }
 }
 
 }  // namespace

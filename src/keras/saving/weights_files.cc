@@ -124,7 +124,7 @@ void Model::save_weights(const std::string& path, std::source_location where) co
               : "\": Keras' weights end in .weights.h5; other names than .h5 are safetensors");
   if (path.ends_with(".weights.h5")) {
     AtomicFile file(path, where);
-    file.write(written_hdf5_weights(*this, where));
+    file.write(written_hdf5_weights(*this, true, where));
     return file.commit();
   }
   train::NamedTensors tensors;
