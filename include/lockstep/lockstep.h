@@ -35,6 +35,7 @@
 #include "lockstep/keras/data.h"
 #include "lockstep/keras/datasets.h"
 #include "lockstep/keras/directories.h"
+#include "lockstep/keras/drawn_calls.h"
 #include "lockstep/keras/feature_space.h"
 #include "lockstep/keras/find_batch_size.h"
 #include "lockstep/keras/initializers.h"

@@ -54,6 +54,7 @@ class Lambda(Layer):
     @classmethod
     def from_config(cls, config, custom_objects=None, safe_mode=None):
         with saving.custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode):
+            config = _lambda_of_now(config)
             made = {name: saving.deserialize_keras_object(value) if name in ("function", "output_shape", "mask", "arguments") else value
                     for name, value in config.items()}
         return cls(**made)
@@ -65,6 +66,19 @@ def _function_in_file(function):
         return saving.serialize_keras_object(function)
     names = ("code", "defaults", "closure")
     return {"class_name": "__lambda__", "config": dict(zip(names, saving.serialize_keras_object(_lambdas.written(function))))}
+
+
+def _lambda_of_now(config):
+    """The configuration of a Lambda of Keras 2, which says beside its functions what they are, as Keras 3 has it."""
+    config = dict(config)
+    for name in ("function", "output_shape", "mask"):
+        kind = config.pop(f"{name}_type", None)
+        config.pop("module" if name == "function" else f"{name}_module", None)
+        if kind == "lambda":
+            config[name] = {"class_name": "__lambda__", "config": {"value": config[name]}}
+        elif kind == "function":
+            config[name] = {"class_name": "function", "config": config[name]}
+    return config
 
 
 class Wrapper(Layer):
@@ -107,6 +121,15 @@ class InputLayer(Layer):
 
     def call(self):
         """Nothing is computed."""
+
+    @property
+    def _tensor(self):
+        """The value that it stands for; of a model that the engine made, that of the model."""
+        return self.__dict__["_tensor"] if "_tensor" in self.__dict__ else self._ends()[1][0]
+
+    @property
+    def input(self):
+        return self._tensor
 
     @property
     def output(self):
