@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <fstream>
 
 #include "base/error_of_test.h"
 #include "lockstep/keras/layers.h"
@@ -219,6 +220,21 @@ TEST_F(RecordedCalls, FilesWithoutTheOptimizer) {
     EXPECT_FALSE(models::load_model(scratch(name)).compiled()) << name;
     model.save(scratch(name));
     EXPECT_TRUE(models::load_model(scratch(name)).compiled()) << name;
+  }
+}
+
+TEST_F(RecordedCalls, WhatKilledWritesLeftIsRemovedByTheNext) {
+  const Sequential model({Input({4}), layers::Dense(2)});
+  for (const char* name : {"m.keras", "m.h5", "m.weights.h5", "m.safetensors"}) {
+    const std::string draft = scratch(name) + ".tmp-1-7", other = scratch(name) + ".tmp-of-mine";
+    std::ofstream(draft) << "half of a model";
+    std::ofstream(other) << "somebody's own";
+    if (std::string(name).ends_with("s.h5") || std::string(name).ends_with("safetensors"))
+      model.save_weights(scratch(name));
+    else
+      model.save(scratch(name));
+    EXPECT_FALSE(std::filesystem::exists(draft)) << name;
+    EXPECT_TRUE(std::filesystem::exists(other)) << name;
   }
 }
 

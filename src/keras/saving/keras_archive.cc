@@ -116,6 +116,7 @@ void save_model(const Model& model, const std::string& path, const SaveModelOpti
             "(.weights.h5, .safetensors)");
     require(model.built(), ErrorCode::failed_precondition, where, "save: model \"", model.name(),
             "\" has no weights yet; call build() or fit() first");
+    remove_stale_drafts_of(path);
     if (older) {
       AtomicFile file(path, where);
       file.write(written_legacy_hdf5(model, options.include_optimizer, where));
