@@ -102,15 +102,17 @@ TEST_F(RecordedCalls, TrainingThatWasSaidIsKept) {
   const KerasTensor x = Input({4});
   const Layer flip = layers::RandomFlip();
   const KerasTensor image = Input({2, 2, 1});
-  const Model model({x, image},
-                    {layers::Dropout(0.5)(x, {.training = true}),
-                     layers::BatchNormalization()(x, {.training = false}), flip(image, {.training = false})});
+  const Model model(
+      {x, image},
+      {layers::Dropout(0.5)(x, {.training = true}), layers::GaussianNoise(0.5)(x, {.training = false}),
+       layers::BatchNormalization()(x, {.training = false}), flip(image, {.training = false})});
   const Json read = Json::parse(Model::from_json(model.to_json()).to_json());
   std::map<std::string, Json> said;
   for (const Json& layer : read.at("config").at("layers").items())
     for (const Json& node : layer.at("inbound_nodes").items())
       said.emplace(layer.at("class_name").as_string(), node.at("kwargs"));
   EXPECT_EQ(said.at("Dropout").dump(), R"({"training":true})");
+  EXPECT_EQ(said.at("GaussianNoise").dump(), R"({"training":false})") << "which is the default, too";
   EXPECT_EQ(said.at("BatchNormalization").dump(), R"({"training":false})");
   EXPECT_EQ(said.at("RandomFlip").dump(), R"({"training":false})");
 }

@@ -60,7 +60,32 @@ bool reverses(const Layer& layer, const KerasTensorList& inputs) {
   return layer.class_name() == "ReversibleEmbedding" && is_floating(inputs[0].dtype());
 }
 
-Json written_call(const LayerCall& call, const Histories& histories) {
+// What call(training=...) is where nobody says it, as Keras writes it into files then.
+std::optional<bool> written_unsaid(const Layer& layer) {
+  static constexpr const char* kFalse[] = {"AdditiveAttention",
+                                           "AlphaDropout",
+                                           "Attention",
+                                           "ConvLSTM1D",
+                                           "ConvLSTM2D",
+                                           "ConvLSTM3D",
+                                           "Dropout",
+                                           "GRU",
+                                           "GaussianDropout",
+                                           "GaussianNoise",
+                                           "LSTM",
+                                           "RNN",
+                                           "SimpleRNN",
+                                           "SpatialDropout1D",
+                                           "SpatialDropout2D",
+                                           "SpatialDropout3D",
+                                           "SpectralNormalization"};
+  const LayerBase& base = *layer.base();
+  if (const std::optional<bool> own = base.training_by_default()) return own;
+  const bool is_one = std::find(std::begin(kFalse), std::end(kFalse), base.class_name()) != std::end(kFalse);
+  return is_one && base.module() == "keras.layers" ? std::optional(false) : std::nullopt;
+}
+
+Json written_arguments(const LayerCall& call, const Histories& histories) {
   const auto value = [&](const KerasTensor& tensor) {
     return Json::object({{"class_name", kTensorClass},
                          {"config", Json::object({{"shape", to_json(tensor.shape())},
@@ -103,6 +128,13 @@ Json written_call(const LayerCall& call, const Histories& histories) {
   return Json::object({{"args", args}, {"kwargs", kwargs}});
 }
 
+Json written_call(const LayerCall& call, const Histories& histories) {
+  Json node = written_arguments(call, histories);
+  // What Keras would not tell from a default, and passes over: here it was said.
+  if (call.options.training && written_unsaid(call.layer) == call.options.training) node.set(kAsSaid, true);
+  return node;
+}
+
 // --- reading -----------------------------------------------------------------------------------------------
 
 const Json* tensor_history(const Json& json) {
@@ -115,31 +147,6 @@ std::map<std::string, const Json*> sorted_members(const Json& json) {
   std::map<std::string, const Json*> members;
   for (const auto& [name, value] : json.members()) members.emplace(name, &value);
   return members;
-}
-
-// What call(training=...) is where nobody says it, as Keras writes it into files then.
-std::optional<bool> written_unsaid(const Layer& layer) {
-  static constexpr const char* kFalse[] = {"AdditiveAttention",
-                                           "AlphaDropout",
-                                           "Attention",
-                                           "ConvLSTM1D",
-                                           "ConvLSTM2D",
-                                           "ConvLSTM3D",
-                                           "Dropout",
-                                           "GRU",
-                                           "GaussianDropout",
-                                           "GaussianNoise",
-                                           "LSTM",
-                                           "RNN",
-                                           "SimpleRNN",
-                                           "SpatialDropout1D",
-                                           "SpatialDropout2D",
-                                           "SpatialDropout3D",
-                                           "SpectralNormalization"};
-  const LayerBase& base = *layer.base();
-  if (const std::optional<bool> own = base.training_by_default()) return own;
-  const bool is_one = std::find(std::begin(kFalse), std::end(kFalse), base.class_name()) != std::end(kFalse);
-  return is_one && base.module() == "keras.layers" ? std::optional(false) : std::nullopt;
 }
 
 // The settings of a call without a `training` that is no more than the default of the layer's call(): Keras'

@@ -120,7 +120,7 @@ class Calls {
     if (inputs.is_list() && inputs.items().size() > 1 && takes_states(class_name)) {
       const Json* constants = layer.at("config").find("num_constants");
       require(!constants || constants->is_null() || *constants == Json(0), ErrorCode::unsupported,
-              std::source_location::current(), "layer ", *own_name(layer),
+              std::source_location::current(), "a layer ", class_name,
               " of a model of Keras 2 is given constants beside its states; Lockstep does not know them");
       const Json::List all = inputs.items();
       inputs = Json::List{all[0]};
