@@ -118,6 +118,22 @@ class RecordedModels(unittest.TestCase):
         self.assertEqual(model.output_names, ["a", "b"])
         self.assertTrue(model.compiled)
 
+    def test_layers_of_ops_are_read(self):
+        generator = np.random.default_rng(2)
+        for shape, layer in (((800, 1), keras.layers.STFTSpectrogram(frame_length=64, frame_step=64)),
+                             ((8, 8, 3), keras.layers.ContrastLimitedAdaptiveHistogramEqualization()),
+                             ((8, 8, 3), keras.layers.Pipeline([keras.layers.Rescaling(2.0), keras.layers.RandomFlip()]))):
+            x = keras.Input(shape)
+            written = json.loads(keras.Model(x, layer(x)).to_json())
+            if len(shape) == 3:
+                written["config"]["layers"][1]["inbound_nodes"][0]["kwargs"]["training"] = True  # as Keras writes it
+            model = keras.models.model_from_json(json.dumps(written))
+            self.assertIs(type(model.layers[1]), type(layer))
+            self.assertNotIn('"training"', model.to_json())
+            data = generator.uniform(0.0, 255.0, (2, *shape)).astype(np.float32)
+            np.testing.assert_allclose(model.predict(data, verbose=0), layer(data, training=False).numpy() if isinstance(layer, keras.layers.Pipeline)
+                                       else layer(data).numpy(), rtol=1e-4, atol=1e-3)
+
     def test_lambdas_of_keras_2(self):
         code = base64.encodebytes(marshal.dumps((lambda x: x * 2.0 + 1.0).__code__)).decode("ascii")
         config = {"name": "twice", "function": [code, None, None], "function_type": "lambda", "module": "program", "output_shape": None,

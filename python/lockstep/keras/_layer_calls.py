@@ -123,6 +123,8 @@ class Calls:
         args = _with_places(saving.deserialize_keras_object(args))
         kwargs = {name: _with_places(saving.deserialize_keras_object(value)) for name, value in kwargs.items() if value is not None}
         alone = {name: value for name, value in kwargs.items() if name != "training"}
+        if "training" not in call_parameters(type(self)):  # as Keras writes it, whose layers may take it where these here do not
+            kwargs = alone
         return None if self._says_all(args, alone) else Form(args, kwargs, nest.flatten((args, kwargs)), _Place)
 
     def _unpacked(self, flat):

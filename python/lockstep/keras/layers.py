@@ -136,13 +136,16 @@ class InputLayer(Layer):
         return self._tensor
 
 
-def _lambda_of_file(config):
-    made = Lambda.from_config(config)
-    saving.keep(made)
-    return made._handle
+def _known_to_files(cls):
+    """Of the layers that files name as Keras' own, one that is written in Python."""
+    def made_of(config):
+        made = cls.from_config(config)
+        saving.keep(made)
+        return made._handle
+    _lockstep.register_keras_layer(cls.__name__, made_of)
 
 
-_lockstep.register_keras_layer("Lambda", _lambda_of_file)
+_known_to_files(Lambda)
 
 _engine_classes = classes("layer", Layer, __name__,
                          skip=("Lambda", "InputLayer", "Functional", "Sequential", "StringLookup", "TextVectorization", "Hashing",
@@ -205,6 +208,9 @@ maximum, minimum, concatenate, dot = _merging("Maximum"), _merging("Minimum"), _
 from ._audio import MelSpectrogram, STFTSpectrogram  # noqa: E402,F401
 from ._images import ContrastLimitedAdaptiveHistogramEqualization, MaxNumBoundingBoxes  # noqa: E402,F401
 from ._pipeline import Pipeline  # noqa: E402,F401
+
+for _made_of_ops in (MelSpectrogram, STFTSpectrogram, ContrastLimitedAdaptiveHistogramEqualization, MaxNumBoundingBoxes, Pipeline):
+    _known_to_files(_made_of_ops)
 
 
 def deserialize(config, custom_objects=None):
