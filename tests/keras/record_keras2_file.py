@@ -74,6 +74,11 @@ def square():
     return keras.Sequential([layers.Dense(4, use_bias=False, name="p", input_shape=(4,)), layers.Dense(4, use_bias=False, name="q")])
 
 
+def single():
+    """One weight, so that it has as many variables as the optimizer would have with a rate in the place of its momentum."""
+    return keras.Sequential([layers.Dense(1, use_bias=False, input_shape=(4,))])
+
+
 def two():
     x = keras.Input((4,))
     return keras.Model(x, [layers.Dense(2, name="a")(x), layers.Dense(3, activation="softmax", name="b")(x)])
@@ -96,6 +101,7 @@ def others(normal, chances):
         "older_adam": lambda: (compiled(square, keras.optimizers.legacy.Adam(0.01)), [normal(4, 4)], [normal(4, 4)]),
         "older_rmsprop": lambda: (compiled(square, keras.optimizers.legacy.RMSprop(0.01, momentum=0.5, centered=True)),
                                   [normal(4, 4)], [normal(4, 4)]),
+        "sgd": lambda: (compiled(single, keras.optimizers.SGD(0.1)), [normal(4, 4)], [normal(4, 1)]),
         "objects": lambda: (compiled(two, keras.optimizers.SGD(schedule),
                                      [keras.losses.CosineSimilarity(axis=-1), keras.losses.CategoricalCrossentropy(label_smoothing=0.1)],
                                      [["mae", keras.metrics.MeanSquaredError(name="squares")], ["accuracy"]]),
@@ -132,6 +138,7 @@ def main(names):
         if not names or name in names:
             keras.backend.clear_session()
             keras.utils.set_random_seed(3)
+            generator.bit_generator.state = np.random.default_rng(1).bit_generator.state  # each is recorded as if it were alone
             record(name, *make())
     if names and "keras2" not in names:
         return

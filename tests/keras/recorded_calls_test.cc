@@ -139,6 +139,9 @@ TEST_F(RecordedCalls, CallsOfKeras2) { expect_same("keras2/calls", ".h5"); }
 TEST_F(RecordedCalls, StatesOfOlderOptimizersFindTheirPlaces) {
   expect_goes_on("keras2/older_adam");
   expect_goes_on("keras2/older_rmsprop");
+  expect_goes_on("keras2/sgd");
+  EXPECT_EQ(models::load_model(kData + "keras2/sgd.h5").optimizer().iterations().value().to_vector<int64_t>(),
+            std::vector<int64_t>{3});
 }
 
 TEST_F(RecordedCalls, ObjectsThatKeras2CompiledWith) {

@@ -424,7 +424,8 @@ PendingWeights read_legacy_optimizer(const Model& model, const train::Hdf5Reader
   // SGD of Keras 2 has momenta that nothing moves, and the learning rate is among the settings alone.
   const bool without_slots = std::all_of(
       states.begin(), states.end(), [](const StoredState& state) { return state.spec.shape.rank() == 0; });
-  if (without_slots && model.optimizer(where).core()->class_name() == "SGD" && names.size() > 1)
+  if (without_slots && model.optimizer(where).core()->class_name() == "SGD" && names.size() > 1 &&
+      plain_name(names[1]) != "learning_rate")
     names.resize(1);
   if (!names.empty() && is_older_counter(names[0])) {
     const auto known = by_slots(names, states);
