@@ -84,6 +84,11 @@ def two():
     return keras.Model(x, [layers.Dense(2, name="a")(x), layers.Dense(3, activation="softmax", name="b")(x)])
 
 
+def activated():
+    """A function that Keras 3 has otherwise."""
+    return keras.Sequential([layers.Dense(2, activation="hard_sigmoid", name="hard", input_shape=(4,))])
+
+
 def compiled(model, optimizer, loss="mse", metrics=None):
     made = model()
     made.compile(optimizer, loss=loss, metrics=metrics)
@@ -98,6 +103,7 @@ def others(normal, chances):
     return {
         "calls": lambda: (calls(), [normal(4, 5, 4), normal(4, 3), keep], []),
         "frozen": lambda: (frozen(), [normal(4, 4)], []),
+        "activated": lambda: (activated(), [normal(4, 4)], []),
         "older_adam": lambda: (compiled(square, keras.optimizers.legacy.Adam(0.01)), [normal(4, 4)], [normal(4, 4)]),
         "older_rmsprop": lambda: (compiled(square, keras.optimizers.legacy.RMSprop(0.01, momentum=0.5, centered=True)),
                                   [normal(4, 4)], [normal(4, 4)]),

@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error_of_test.h"
+#include "lockstep/base/log.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/keras/model.h"
 #include "lockstep/keras/save_model.h"
@@ -142,6 +143,17 @@ TEST_F(RecordedCalls, StatesOfOlderOptimizersFindTheirPlaces) {
   expect_goes_on("keras2/sgd");
   EXPECT_EQ(models::load_model(kData + "keras2/sgd.h5").optimizer().iterations().value().to_vector<int64_t>(),
             std::vector<int64_t>{3});
+}
+
+TEST_F(RecordedCalls, FunctionsThatKeras3HasOtherwiseAreTold) {
+  std::string said;
+  const LogSink previous = set_log_sink([&](const LogMessage& message) { said += message.text; });
+  models::load_model(kData + "keras2/frozen.h5");
+  EXPECT_EQ(said, "");
+  models::load_model(kData + "keras2/activated.h5");
+  set_log_sink(previous);
+  EXPECT_THAT(said, HasSubstr("hard_sigmoid"));
+  EXPECT_THAT(said, HasSubstr("layers hard "));
 }
 
 TEST_F(RecordedCalls, ObjectsThatKeras2CompiledWith) {
