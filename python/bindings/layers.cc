@@ -353,7 +353,8 @@ void register_object(const std::string& of, const std::string& name, Any make) {
       return keras::optimizers::register_schedule(
           name, maker<LearningRateSchedule>(make, made_of<LearningRateSchedule, WrittenSchedule>));
     case Kind::optimizer:
-      fail(ErrorCode::unsupported, here(), name, ": optimizers cannot be written in Python");
+      return keras::optimizers::register_optimizer(name,
+                                                   maker_of_handles<keras::optimizers::Optimizer>(make));
   }
 }
 
@@ -375,6 +376,9 @@ keras::BasicCallOptions<Value> call_options(Any given) {
       options.training = nb::cast<bool>(value);
     else if (name == "mask")
       options.mask = one(value);
+    else if (name == "masks")
+      for (const nb::handle mask : nb::borrow<nb::sequence>(value))
+        options.masks.push_back(mask.is_none() ? Value() : one(mask));
     else if (name == "attention_mask")
       options.attention_mask = one(value);
     else if (name == "use_causal_mask")

@@ -9,11 +9,13 @@
 #include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/data.h"
 #include "lockstep/keras/directories.h"
+#include "lockstep/keras/drawn_calls.h"
 #include "lockstep/keras/losses.h"
 #include "lockstep/keras/metrics.h"
 #include "lockstep/keras/onnx.h"
 #include "lockstep/keras/optimizers.h"
 #include "lockstep/keras/preprocessing.h"
+#include "lockstep/keras/save_model.h"
 #include "lockstep/observe/run_report.h"
 #include "lockstep/ops/math.h"
 #include "structures.h"
@@ -683,9 +685,9 @@ void bind_models(nb::module_& m) {
              return text;
            })
       .def("save",
-           [](const Model& model, const std::string& path) {
+           [](const Model& model, const std::string& path, bool include_optimizer) {
              const std::source_location where = here();
-             released([&] { model.save(path, where); });
+             released([&] { keras::models::save_model(model, path, {include_optimizer}, where); });
            })
       .def_static("load",
                   [](const std::string& path, bool compile) {
@@ -719,6 +721,23 @@ void bind_models(nb::module_& m) {
            })
       .def("inputs", [](const Model& model) { return model.model_base().inputs(); })
       .def("outputs", [](const Model& model) { return model.model_base().outputs(); })
+      // A layer inside of a model that is one itself.
+      .def_static("of_layer",
+                  [](const Layer& layer) {
+                    auto base = std::dynamic_pointer_cast<keras::ModelBase>(layer.base());
+                    require(base != nullptr, ErrorCode::invalid_argument, here(), "layer \"", layer.name(),
+                            "\" is no model");
+                    return Model(std::move(base));
+                  })
+      .def("output_keys", [](const Model& model) { return keras::output_keys(model, here()); })
+      // (layer, inputs, outputs) of every call of a functional model.
+      .def("layer_calls",
+           [](const Model& model) {
+             nb::list calls;
+             for (const keras::DrawnCall& call : keras::drawn_calls(model, here()))
+               calls.append(nb::make_tuple(call.layer, call.inputs, call.outputs));
+             return calls;
+           })
       .def("input_names", [](const Model& model) { return model.model_base().input_names(); })
       .def("output_names",
            [](const Model& model, size_t count) { return model.model_base().output_names(count); });

@@ -155,11 +155,14 @@ int create_draft(const std::string& draft) {
   return descriptor;
 }
 
-void remove_stale_drafts(const std::string& folder) {
+namespace {
+
+void remove_stale_drafts(const std::filesystem::path& folder, const std::string& beginning) {
   std::error_code error;
   std::filesystem::directory_iterator file(folder, error);
   for (; !error && file != std::filesystem::directory_iterator(); file.increment(error)) {
-    if (!is_draft(file->path().filename().string())) continue;
+    const std::string name = file->path().filename().string();
+    if (!is_draft(name) || !name.starts_with(beginning)) continue;
     const int descriptor = open(file->path().c_str(), O_WRONLY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (descriptor < 0) continue;
     struct stat status {};
@@ -168,6 +171,21 @@ void remove_stale_drafts(const std::string& folder) {
       unlink(file->path().c_str());
     close(descriptor);
   }
+}
+
+}  // namespace
+
+void remove_stale_drafts(const std::string& folder) {
+  remove_stale_drafts(std::filesystem::path(folder), "");
+}
+
+void remove_stale_drafts_of(const std::string& path) {
+  // Drafts are beside the file that a link leads to.
+  std::error_code error;
+  std::filesystem::path target = std::filesystem::weakly_canonical(path, error);
+  if (error) target = path;
+  remove_stale_drafts(target.has_parent_path() ? target.parent_path() : ".",
+                      target.filename().string() + std::string(kDraft));
 }
 
 // --- AtomicFile --------------------------------------------------------------------------------------------

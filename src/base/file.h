@@ -45,6 +45,8 @@ std::string draft_name(const std::string& path);
 int create_draft(const std::string& draft);
 // Removes the drafts of a folder that nobody writes any more.
 void remove_stale_drafts(const std::string& folder);
+// The same of one file: what processes left beside it that were killed while they wrote it.
+void remove_stale_drafts_of(const std::string& path);
 
 // What a path leads to, for messages: "a folder", "a pipe", "a device", ....
 const char* kind_of_file(unsigned mode);

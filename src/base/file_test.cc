@@ -155,6 +155,11 @@ TEST_F(File, DraftsThatNobodyWritesAreRemoved) {
   remove_stale_drafts(folder_);
   EXPECT_FALSE(std::filesystem::exists(path() + ".tmp-1-7"));
   EXPECT_TRUE(std::filesystem::exists(path() + ".tmp-mine"));
+  std::ofstream(path() + ".tmp-1-7") << "left behind";
+  std::ofstream(path() + "s.tmp-1-7") << "of another file";
+  remove_stale_drafts_of(path());
+  EXPECT_FALSE(std::filesystem::exists(path() + ".tmp-1-7"));
+  EXPECT_TRUE(std::filesystem::exists(path() + "s.tmp-1-7"));
   live.commit();
   EXPECT_EQ(read_file(path()), "still being written");
 }

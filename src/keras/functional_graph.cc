@@ -346,7 +346,12 @@ FunctionalGraph trace_back(const KerasTensorList& inputs, const KerasTensorList&
   for (const KerasTensor& output : outputs) tracer.visit(output);
   // Inputs that no output needs are part of the model all the same.
   for (const KerasTensor& input : inputs) tracer.visit(input);
-  return tracer.sorted();
+  FunctionalGraph graph = tracer.sorted();
+  std::unordered_set<std::string> names;
+  for (const Layer& layer : graph.layers)
+    require(names.insert(layer.name()).second, ErrorCode::invalid_argument, where,
+            "Model: there are two layers \"", layer.name(), "\"; layers of a model need names of their own");
+  return graph;
 }
 
 }  // namespace lockstep::keras

@@ -43,6 +43,8 @@ std::vector<Value> values_of(const BasicCallOptions<Value>& options) {
   if (options.mask.defined()) values.push_back(options.mask);
   if (options.attention_mask.defined()) values.push_back(options.attention_mask);
   values.insert(values.end(), options.initial_state.begin(), options.initial_state.end());
+  for (const Value& mask : options.masks)
+    if (mask.defined()) values.push_back(mask);
   return values;
 }
 template <class To, class From, class Map>
@@ -55,6 +57,7 @@ BasicCallOptions<To> map_options(const BasicCallOptions<From>& options, Map&& ma
   if (options.mask.defined()) mapped.mask = map(options.mask);
   if (options.attention_mask.defined()) mapped.attention_mask = map(options.attention_mask);
   for (const From& state : options.initial_state) mapped.initial_state.push_back(map(state));
+  for (const From& mask : options.masks) mapped.masks.push_back(mask.defined() ? map(mask) : To());
   return mapped;
 }
 

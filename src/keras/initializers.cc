@@ -182,9 +182,9 @@ struct IdentitySettings : initializers::IdentityOptions {
 struct RandomNormalSettings : initializers::RandomNormalOptions {
   static constexpr const char* kName = "RandomNormal";
   void visit(auto& v) {
-    v("seed", seed, kAnything);
     v("mean", mean, kFinite);
     v("stddev", stddev, kNotNegative);
+    v("seed", seed, kAnything);
   }
   Tensor make(const Shape& shape, DType dtype) const { return draw_normal(shape, dtype, mean, stddev, seed); }
 };
@@ -199,9 +199,9 @@ struct TruncatedNormalSettings : RandomNormalSettings {
 struct RandomUniformSettings : initializers::RandomUniformOptions {
   static constexpr const char* kName = "RandomUniform";
   void visit(auto& v) {
-    v("seed", seed, kAnything);
     v("minval", minval, kFinite);
     v("maxval", maxval, kFinite);
+    v("seed", seed, kAnything);
   }
   void check() const {
     require(minval <= maxval, ErrorCode::invalid_argument, std::source_location::current(),
@@ -215,10 +215,10 @@ struct RandomUniformSettings : initializers::RandomUniformOptions {
 struct VarianceScalingSettings : initializers::VarianceScalingOptions {
   static constexpr const char* kName = "VarianceScaling";
   void visit(auto& v) {
-    v("seed", seed, kAnything);
     v("scale", scale, kPositive);
     v("mode", mode);
     v("distribution", distribution);
+    v("seed", seed, kAnything);
     v("input_axes", input_axes, kFinite);
     v("output_axes", output_axes, kFinite);
   }
@@ -285,8 +285,8 @@ struct NamedSettings : initializers::FanOptions {
 struct OrthogonalSettings : initializers::OrthogonalOptions {
   static constexpr const char* kName = "Orthogonal";
   void visit(auto& v) {
-    v("seed", seed, kAnything);
     v("gain", gain, kFinite);
+    v("seed", seed, kAnything);
   }
   // Q of a normal matrix, with the signs that make R's diagonal positive: uniform over orthogonal matrices.
   Tensor make(const Shape& shape, DType dtype) const {

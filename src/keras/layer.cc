@@ -425,6 +425,10 @@ TensorList LayerBase::run(const TensorList& inputs, const CallOptions& options, 
         attach_mask(cast_inputs.back(), context.masks.back());
     }
     if (options.mask.defined() && !context.masks.empty()) context.masks[0] = options.mask;
+    require(options.masks.size() <= inputs.size(), ErrorCode::invalid_argument, where, options.masks.size(),
+            " masks for ", inputs.size(), " inputs");
+    for (size_t i = 0; i < options.masks.size(); ++i)
+      if (options.masks[i].defined()) context.masks[i] = options.masks[i];
     ensure_built(shapes_of(cast_inputs), where);
     const auto compute = [&] { return call_in_policy(cast_inputs, context); };
     const TensorList outputs = recomputes(cast_inputs, context) ? rematerialized(compute, where) : compute();

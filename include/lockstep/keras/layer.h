@@ -151,6 +151,8 @@ struct BasicCallOptions {
   bool use_causal_mask = false;           // attention: no query sees a later key
   bool return_attention_scores = false;   // attention: the scores are a second result
   std::shared_ptr<const CallForm> form = {};
+  // Of layers of several inputs, in the place of `mask`: one for each, undefined: the one that it carries.
+  std::vector<Value> masks = {};
 };
 using CallOptions = BasicCallOptions<Tensor>;
 using SymbolicCallOptions = BasicCallOptions<KerasTensor>;

@@ -13,6 +13,7 @@ import numpy as np
 from .. import _lockstep, dtypes
 from ..tensor import is_tensor
 from . import saving
+from ._positions import ordered
 from .backend import image_data_format
 from .random import SeedGenerator
 
@@ -98,19 +99,23 @@ def parameters(kind, class_name):
     return _lockstep.parameters(kind, class_name)
 
 
-def configuration(kind, class_name, args, kwargs, first=()):
-    """The arguments of a constructor as a configuration. `first`: names that stand before all others in Keras' signature."""
-    known = parameters(kind, class_name) or {}
-    order = [name for name in first if name in known] + [name for name in known if name not in first]
+def by_name(class_name, order, args, kwargs):
+    """The arguments of a call by their names, of which `order` has those that positions stand for."""
     if len(args) > len(order):
         raise TypeError(f"{class_name}() takes at most {len(order)} positional arguments, {len(args)} were given")
-    config = {}
-    for name, value in zip(order, args):
+    for name in order[:len(args)]:
         if name in kwargs:
             raise TypeError(f"{class_name}() got several values for argument {name!r}")
-        config[name] = serialized(value, name)
-    for name, value in kwargs.items():
-        config[name] = serialized(value, name)
+    return {**dict(zip(order, args)), **kwargs}
+
+
+def configuration(kind, class_name, arguments):
+    """The arguments of a constructor as a configuration."""
+    known = parameters(kind, class_name) or {}
+    expected = (*known, *ordered(kind, class_name, known))
+    # What the engine does not know and is not asked for, as somebody may say who counts positions.
+    config = {name: serialized(value, name) for name, value in arguments.items()
+              if name in known or name not in expected or (value is not None and value is not False)}
     if config.get("data_format") is None and "data_format" in known:
         config.pop("data_format", None)
         if image_data_format() != "channels_last":
@@ -118,31 +123,32 @@ def configuration(kind, class_name, args, kwargs, first=()):
     return {name: value for name, value in config.items() if not (name in ("name", "dtype") and value is None)}
 
 
-def signature(kind, class_name, first=()):
+def signature(kind, class_name):
     """The signature of a constructor, for help() and editors."""
     known = parameters(kind, class_name) or {}
-    order = [name for name in first if name in known] + [name for name in known if name not in first]
     kind_of = inspect.Parameter.POSITIONAL_OR_KEYWORD
     return inspect.Signature([inspect.Parameter("self", kind_of)] +
-                             [inspect.Parameter(name, kind_of, default=known[name]) for name in order] +
+                             [inspect.Parameter(name, kind_of, default=known.get(name)) for name in ordered(kind, class_name, known)] +
                              [inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD)])
 
 
-def classes(kind, base, module, first=lambda name: (), skip=(), bases=MappingProxyType({})):
+def classes(kind, base, module, skip=(), bases=MappingProxyType({})):
     """A class for every name that the engine knows of this kind; `bases` of those that have more than settings."""
     made = {}
     for class_name in _lockstep.class_names(kind):
         if class_name in skip or not class_name[:1].isupper():
             continue
-        made[class_name] = _class(kind, class_name, bases.get(class_name, base), module, first(class_name))
+        made[class_name] = _class(kind, class_name, bases.get(class_name, base), module)
     return made
 
 
-def _class(kind, class_name, base, module, first):
-    def __init__(self, *args, **kwargs):
-        self._make(class_name, configuration(kind, class_name, args, self._own(kwargs), first))
-    __init__.__signature__ = signature(kind, class_name, first)
+def _class(kind, class_name, base, module):
     known = parameters(kind, class_name) or {}
+    order = ordered(kind, class_name, known)
+
+    def __init__(self, *args, **kwargs):
+        self._make(class_name, configuration(kind, class_name, self._own(by_name(class_name, order, args, kwargs))))
+    __init__.__signature__ = signature(kind, class_name)
     doc = f"Keras' {class_name}. Parameters: {', '.join(known) or 'none'}."
     return type(class_name, (base,), {"__init__": __init__, "__doc__": doc, "__module__": module, "_class_name": class_name})
 

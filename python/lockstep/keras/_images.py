@@ -35,6 +35,8 @@ class ContrastLimitedAdaptiveHistogramEqualization(Layer):
         self.value_range, self.clip_limit, self.tile_grid_size = tuple(value_range), clip_limit, tuple(tile_grid_size)
         self.data_format = standardize_data_format(data_format)
 
+    _training_by_default = True  # as files of Keras have it, though nothing depends on it
+
     def call(self, images):
         low, high = (float(end) for end in self.value_range)
         batch = _Batch(images, self.data_format)
@@ -91,6 +93,8 @@ class MaxNumBoundingBoxes(Layer):
         super().__init__(**kwargs)
         self.data_format = standardize_data_format(data_format)
         self.max_number, self.fill_value = int(max_number), int(fill_value)
+
+    _training_by_default = True  # as files of Keras have it, though nothing depends on it
 
     def call(self, inputs):
         if not isinstance(inputs, dict) or "bounding_boxes" not in inputs:

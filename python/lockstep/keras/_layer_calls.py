@@ -8,6 +8,7 @@ from .. import _lockstep, dtypes, nest, ops
 from .._lockstep import KerasTensor, Tensor
 from ..tensor import convert_to_tensor, is_tensor
 from . import saving, tree
+from ._engine_objects import ends_in
 from ._keras_tensor import Input, mark_of
 from ._shapes import shape_leaves
 
@@ -133,6 +134,8 @@ class Calls:
         args = _with_places(saving.deserialize_keras_object(args))
         kwargs = {name: _with_places(saving.deserialize_keras_object(value)) for name, value in kwargs.items() if value is not None}
         alone = {name: value for name, value in kwargs.items() if name != "training"}
+        if "training" not in call_parameters(type(self)):  # as Keras writes it, whose layers may take it where these here do not
+            kwargs = alone
         return None if self._says_all(args, alone) else Form(args, kwargs, nest.flatten((args, kwargs)), _Place)
 
     def _unpacked(self, flat):
@@ -158,7 +161,10 @@ class Calls:
             if name in kwargs and kwargs[name] is not None:
                 inputs.append(kwargs[name])
         for name, value in kwargs.items():
-            if name in _CALL_OPTIONS:
+            if name == "mask" and isinstance(value, (list, tuple)) and not _of_numbers(value):
+                options["masks"] = [one if one is None or isinstance(one, KerasTensor) else ops.cast(convert_to_tensor(one), dtypes.bool)
+                                    for one in value]
+            elif name in _CALL_OPTIONS:
                 options[name] = convert_to_tensor(value) if isinstance(value, (np.ndarray, list)) and name != "initial_state" else value
                 if name == "mask" and is_tensor(options[name]) and options[name].dtype is not dtypes.bool:
                     options[name] = ops.cast(options[name], dtypes.bool)
@@ -198,6 +204,9 @@ class Calls:
         model = self.__dict__.get("_sequential")
         if "_symbolic" not in self.__dict__ and model is not None and model() is not None:
             model()._call_layers()
+        functional = self.__dict__.get("_functional")
+        if "_symbolic" not in self.__dict__ and functional is not None and functional() is not None:
+            return ends_in(functional(), self)
         if "_symbolic" not in self.__dict__:
             raise AttributeError(f"layer \"{self.name}\" was not called with a value of a model yet")
         return self._symbolic

@@ -13,7 +13,7 @@ from . import saving
 from ._shapes import plain_shape
 
 # Attributes of objects of the front, which files do not know.
-_FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_compiled", "_strategy",
+_FRONT = ("_handle", "_local", "_held", "_input_shape_given", "_weights_given", "_symbolic", "_sequential", "_functional", "_compiled", "_strategy",
           "_made_with", "_objects", "_called_layers", "_last_output", "_structure_of_inputs", "_structure_of_results")
 
 

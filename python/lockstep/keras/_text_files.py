@@ -68,13 +68,13 @@ def mark_inputs(model, names):
 
 # --- files ---------------------------------------------------------------------------------------------------------------
 
-def save(model, path):
+def save(model, path, include_optimizer):
     """model.save() of a model with inputs of texts."""
     places = places_of_texts(model)
     folder = tempfile.mkdtemp(dir=os.path.dirname(os.path.abspath(path)))
     try:
         there = os.path.join(folder, os.path.basename(path))
-        model._handle.save(there)
+        model._handle.save(there, include_optimizer)
         _rewrite(there, there + ".texts", lambda config: with_texts(config, places))
         os.replace(there + ".texts", path)
     finally:

@@ -54,6 +54,7 @@ class Lambda(Layer):
     @classmethod
     def from_config(cls, config, custom_objects=None, safe_mode=None):
         with saving.custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode):
+            config = _lambda_of_now(config)
             made = {name: saving.deserialize_keras_object(value) if name in ("function", "output_shape", "mask", "arguments") else value
                     for name, value in config.items()}
         return cls(**made)
@@ -65,6 +66,19 @@ def _function_in_file(function):
         return saving.serialize_keras_object(function)
     names = ("code", "defaults", "closure")
     return {"class_name": "__lambda__", "config": dict(zip(names, saving.serialize_keras_object(_lambdas.written(function))))}
+
+
+def _lambda_of_now(config):
+    """The configuration of a Lambda of Keras 2, which says beside its functions what they are, as Keras 3 has it."""
+    config = dict(config)
+    for name in ("function", "output_shape", "mask"):
+        kind = config.pop(f"{name}_type", None)
+        config.pop("module" if name == "function" else f"{name}_module", None)
+        if kind == "lambda":
+            config[name] = {"class_name": "__lambda__", "config": {"value": config[name]}}
+        elif kind == "function":
+            config[name] = {"class_name": "function", "config": config[name]}
+    return config
 
 
 class Wrapper(Layer):
@@ -109,29 +123,31 @@ class InputLayer(Layer):
         """Nothing is computed."""
 
     @property
+    def _tensor(self):
+        """The value that it stands for; of a model that the engine made, that of the model."""
+        return self.__dict__["_tensor"] if "_tensor" in self.__dict__ else self._ends()[1][0]
+
+    @property
+    def input(self):
+        return self._tensor
+
+    @property
     def output(self):
         return self._tensor
 
 
-def _lambda_of_file(config):
-    made = Lambda.from_config(config)
-    saving.keep(made)
-    return made._handle
+def _known_to_files(cls):
+    """Of the layers that files name as Keras' own, one that is written in Python."""
+    def made_of(config):
+        made = cls.from_config(config)
+        saving.keep(made)
+        return made._handle
+    _lockstep.register_keras_layer(cls.__name__, made_of)
 
 
-_lockstep.register_keras_layer("Lambda", _lambda_of_file)
+_known_to_files(Lambda)
 
-# Where files have parameters in another order than Keras' constructors.
-_RECURRENT = ("units", "activation", "recurrent_activation", "use_bias", "kernel_initializer", "recurrent_initializer",
-              "bias_initializer")
-_POOLING = ("pool_size", "strides", "padding")
-_FIRST = {"Dropout": ("rate", "noise_shape", "seed"), "AlphaDropout": ("rate", "noise_shape", "seed"),
-          "Normalization": ("axis", "mean", "variance", "invert"), "EinsumDense": ("equation", "output_shape"),
-          "Bidirectional": ("layer", "merge_mode"), "RNN": ("cell",), "LSTM": _RECURRENT, "GRU": _RECURRENT,
-          "SimpleRNN": ("units", "activation", "use_bias"), "IntegerLookup": ("max_tokens", "num_oov_indices")}
-_FIRST.update({f"{kind}Pooling{dims}D": _POOLING for kind in ("Max", "Average") for dims in (1, 2, 3)})
-_FIRST.update({f"ConvLSTM{dims}D": ("filters", "kernel_size", "strides", "padding") for dims in (1, 2, 3)})
-_engine_classes = classes("layer", Layer, __name__, first=lambda name: _FIRST.get(name, ()),
+_engine_classes = classes("layer", Layer, __name__,
                          skip=("Lambda", "InputLayer", "Functional", "Sequential", "StringLookup", "TextVectorization", "Hashing",
                                "HashedCrossing"),
                          bases={"IntegerLookup": _preprocessing.OfIntegers, "Discretization": _preprocessing.OfBins,
@@ -194,6 +210,9 @@ maximum, minimum, concatenate, dot = _merging("Maximum"), _merging("Minimum"), _
 from ._audio import MelSpectrogram, STFTSpectrogram  # noqa: E402,F401
 from ._images import ContrastLimitedAdaptiveHistogramEqualization, MaxNumBoundingBoxes  # noqa: E402,F401
 from ._pipeline import Pipeline  # noqa: E402,F401
+
+for _made_of_ops in (MelSpectrogram, STFTSpectrogram, ContrastLimitedAdaptiveHistogramEqualization, MaxNumBoundingBoxes, Pipeline):
+    _known_to_files(_made_of_ops)
 
 
 def deserialize(config, custom_objects=None):

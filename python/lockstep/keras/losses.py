@@ -7,7 +7,8 @@ from .. import _lockstep
 from ..tensor import convert_to_tensor
 from . import saving
 from .backend import standardize_dtype
-from ._configured import Configured, classes, configuration, parameters
+from ._configured import Configured, by_name, classes, configuration, parameters
+from ._positions import ordered
 
 
 class Loss(Configured):
@@ -91,10 +92,11 @@ KLD = _made["KLDivergence"]
 
 
 def _function(name, class_name):
-    first = tuple(parameters("loss", class_name) or ())
+    order = [name for name in ordered("loss", class_name, parameters("loss", class_name) or ())
+             if name not in ("reduction", "name", "dtype")]
 
     def loss(y_true, y_pred, *args, **kwargs):
-        config = configuration("loss", class_name, args, kwargs, first)
+        config = configuration("loss", class_name, by_name(class_name, order, args, kwargs))
         config["reduction"] = "none"
         made = _lockstep.Loss.deserialize({"class_name": class_name, "config": config})
         return made(convert_to_tensor(y_true), convert_to_tensor(y_pred), None)

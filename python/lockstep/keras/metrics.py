@@ -15,10 +15,6 @@ from ._engine_objects import same_objects
 from ._layer import _policy_name
 from .backend import epsilon, floatx, standardize_dtype
 
-# Keras' signatures that begin with the name.
-_NAME_FIRST = ("BinaryAccuracy", "BinaryCrossentropy", "CategoricalCrossentropy", "SparseCategoricalCrossentropy",
-               "CosineSimilarity", "PearsonCorrelation", "ConcordanceCorrelation")
-
 
 class _Shown:
     """A variable of Keras' metric whose value the engine keeps in another form: it can be looked at, and not be set."""
@@ -250,11 +246,7 @@ def _depends_on_data(metric):
     return isinstance(config, dict) and ("average" in config or "class_aggregation" in config or bool(config.get("multi_label")))
 
 
-_AT = ("num_thresholds", "class_id", "name", "dtype")
-_FIRST = {"SensitivityAtSpecificity": ("specificity", *_AT), "SpecificityAtSensitivity": ("sensitivity", *_AT),
-          "PrecisionAtRecall": ("recall", *_AT), "RecallAtPrecision": ("precision", *_AT)}
-_known = classes("metric", Metric, __name__,
-                 first=lambda name: ("name", "dtype") if name in _NAME_FIRST else _FIRST.get(name, ()))
+_known = classes("metric", Metric, __name__)
 globals().update(_known)
 
 

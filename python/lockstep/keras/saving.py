@@ -91,7 +91,7 @@ def _tell_engine(name, obj):
     """From now on the engine asks for this name where a file has it."""
     kinds = [obj._kind] if inspect.isclass(obj) and hasattr(obj, "_kind") else _FUNCTIONS if callable(obj) else ()
     for kind in kinds:
-        if kind is None or kind == "optimizer" or (kind, name) in _told or _is_engines(kind, name):
+        if kind is None or (kind, name) in _told or _is_engines(kind, name):
             continue
         _told.add((kind, name))
         if kind == "activation":
@@ -161,7 +161,7 @@ def _made_for_engine(kind, name, config):
     if inspect.isclass(obj):
         made = obj.from_config(_revived_config(config))
         keep(made)
-        return made._handle if kind in ("layer", "loss", "metric") else made
+        return made._handle if kind in ("layer", "loss", "metric", "optimizer") else made
     if kind == "loss":
         from . import losses
         made = losses.as_loss(obj)
@@ -344,8 +344,8 @@ def _public_class(module, name):
 
 def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
     """Saves a whole model: layers, weights, and what it was compiled with. The file ends in .keras, or in .h5, which is Keras' older format."""
-    for name in ("include_optimizer", "save_format"):
-        kwargs.pop(name, None)
+    include_optimizer = bool(kwargs.pop("include_optimizer", True))
+    kwargs.pop("save_format", None)
     if kwargs:
         raise ValueError(f"save: unknown arguments {', '.join(kwargs)}")
     path = os.fspath(filepath)
@@ -360,10 +360,10 @@ def save_model(model, filepath, overwrite=True, zipped=None, **kwargs):
     _made.archive = path.endswith(".keras")
     try:
         if getattr(model, "_stage", None) is None:
-            model._handle.save(path)
+            model._handle.save(path, include_optimizer)
         else:
             from . import _text_files
-            _text_files.save(model, path)
+            _text_files.save(model, path, include_optimizer)
     finally:
         _made.archive = False
 

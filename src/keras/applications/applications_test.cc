@@ -146,6 +146,8 @@ TEST_F(Applications, NetworksOfImagesEndAsTheyAreAskedTo) {
   EXPECT_EQ(
       resnet50({.input_shape = {32, 32, 3}, .width = 2, .include_top = false, .pooling = "avg"})(x).shape(),
       (Shape{2, 64}));
+  EXPECT_EQ(mobilenet_v2({.input_shape = {32, -1, 3}, .include_top = false})(x).shape(),
+            (Shape{2, 1, 1, 1280}));
   EXPECT_EQ(inception_v3().model_base().inputs()[0].shape(), (Shape{-1, 299, 299, 3})) << "the published one";
   expect_round_trip(mobilenet_v2(small));
   expect_learns(mobilenet_v2(small), x, labels(2, 7), 5);

@@ -48,7 +48,7 @@ KerasTensor ending(const KerasTensor& x, bool include_top, const std::string& po
 KerasTensor padded_for_stride(const KerasTensor& x, int64_t kernel_size, const std::string& name) {
   const int64_t far = kernel_size / 2;
   const bool open = x.shape()[1] < 0;
-  const auto near = [&](int d) { return far - (open ? 1 : 1 - x.shape()[d] % 2); };
+  const auto near = [&](int d) { return far - (open || x.shape()[d] < 0 ? 1 : 1 - x.shape()[d] % 2); };
   return layers::ZeroPadding2D({std::pair(near(1), far), std::pair(near(2), far)}, {.name = name})(x);
 }
 

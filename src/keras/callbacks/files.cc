@@ -41,6 +41,11 @@ void write_text(const fs::path& path, const std::string& text) {
   file.commit();
 }
 
+// Keras' older format of whole models.
+bool is_whole_h5(const std::string& path) {
+  return (path.ends_with(".h5") || path.ends_with(".hdf5")) && !path.ends_with(".weights.h5");
+}
+
 class ModelCheckpointCallback final : public CallbackBase {
  public:
   ModelCheckpointCallback(std::string path, const ModelCheckpointOptions& options)
@@ -54,6 +59,9 @@ class ModelCheckpointCallback final : public CallbackBase {
             std::source_location::current(), "ModelCheckpoint: \"", path_,
             "\" is for the weights; the model itself is written beside them, as .json");
     require(!options.save_weights_only || !path_.ends_with(".keras"), ErrorCode::invalid_argument,
+            std::source_location::current(), "ModelCheckpoint: \"", path_,
+            "\" is a name for whole models; weights alone end in .weights.h5 or .safetensors");
+    require(!options.save_weights_only || !is_whole_h5(path_), ErrorCode::invalid_argument,
             std::source_location::current(), "ModelCheckpoint: \"", path_,
             "\" is a name for whole models; weights alone end in .weights.h5 or .safetensors");
   }
@@ -122,7 +130,7 @@ class ModelCheckpointCallback final : public CallbackBase {
       terminal::print(fmt::format("\nEpoch {}: saving model to {}\n", epoch_ + 1, path.string()));
     }
     make_folder_of(path);
-    if (path.extension() == ".keras") {
+    if (path.extension() == ".keras" || is_whole_h5(path.string())) {
       model().save(path.string());
     } else {
       if (!options_.save_weights_only)

@@ -75,6 +75,13 @@ class KeepsStates {
   virtual void reset_states() const = 0;
 };
 
+// States beside the sequence are no inputs here.
+inline void require_one_input(const LayerBase& layer, const TensorList& inputs) {
+  require(inputs.size() == 1, ErrorCode::invalid_argument, layer.where(), layer.class_name(), " \"",
+          layer.name(), "\" takes one sequence, received ", inputs.size(),
+          " inputs; states to begin with are said by initial_state");
+}
+
 template <class Settings>
 class RecurrentLayer : public ConfiguredLayer<Settings>, public KeepsStates {
  public:
@@ -101,6 +108,7 @@ class RecurrentLayer : public ConfiguredLayer<Settings>, public KeepsStates {
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
     const auto& o = options();
+    require_one_input(*this, inputs);
     require_sequence(inputs[0].shape());
     const int64_t batch = inputs[0].shape()[0], time = inputs[0].shape()[1];
     require(time != 0, ErrorCode::shape_mismatch, this->where(), this->class_name(),

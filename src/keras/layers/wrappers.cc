@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "keras/layers/recurrent_layer.h"
 #include "keras/layers/registry.h"
 #include "lockstep/base/call_site.h"
 #include "lockstep/base/error.h"
@@ -89,6 +90,7 @@ class BidirectionalLayer final : public ConfiguredLayer<BidirectionalSettings> {
   }
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
+    require_one_input(*this, inputs);
     const TensorList& states = context.initial_state;
     require(states.size() % 2 == 0, ErrorCode::invalid_argument, where(),
             "Bidirectional: initial_state holds the states of both directions, received ", states.size(),
@@ -155,6 +157,8 @@ class TimeDistributedLayer final : public ConfiguredLayer<TimeDistributedSetting
   std::vector<std::string> stored_names() const override { return {"layer"}; }
 
   TensorList call_all(const TensorList& inputs, const CallContext& context) override {
+    require(inputs.size() == 1, ErrorCode::invalid_argument, where(), "TimeDistributed \"", name(),
+            "\" takes one input, received ", inputs.size());
     const Tensor mask = layer_.base()->supports_masking() ? context.mask() : Tensor();
     require(!mask.defined() || (mask.rank() >= 2 && mask.shape()[1] == inputs[0].shape()[1]),
             ErrorCode::shape_mismatch, where(), "TimeDistributed: the mask of inputs ", inputs[0].shape(),

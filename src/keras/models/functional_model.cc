@@ -6,6 +6,7 @@
 #include "keras/remat_mode.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
+#include "lockstep/keras/drawn_calls.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "tensor/tensor_impl.h"
@@ -124,6 +125,41 @@ std::vector<std::string> FunctionalModel::output_names(size_t) const {
   std::vector<std::string> names;
   for (const KerasTensor& output : outputs_.list()) names.push_back(output.name());
   return names;
+}
+
+std::vector<DrawnCall> drawn_calls(const Model& model, std::source_location where) {
+  const auto* functional = dynamic_cast<const FunctionalModel*>(&model.model_base(where));
+  if (!functional) return {};
+  // The very values that other calls are given: a model may start at them.
+  std::map<std::pair<const LayerCall*, int>, KerasTensor> values;
+  const auto note = [&](const KerasTensorList& some) {
+    for (const KerasTensor& value : some)
+      values.emplace(std::pair(value.impl()->call.get(), value.impl()->output), value);
+  };
+  note(functional->inputs());
+  note(functional->outputs());
+  for (const auto& call : functional->graph().calls) {
+    note(call->inputs);
+    note(values_of(call->options));
+  }
+  std::vector<DrawnCall> drawn;
+  for (const auto& call : functional->graph().calls) {
+    KerasTensorList outputs;
+    for (size_t i = 0; i < call->results.size(); ++i) {
+      KerasTensor& value = values[std::pair(call.get(), static_cast<int>(i))];
+      if (!value.defined())
+        value = KerasTensor(std::make_shared<KerasTensor::Impl>(KerasTensor::Impl{
+            call->results[i].shape, call->results[i].dtype, call->layer.name(), call, static_cast<int>(i)}));
+      outputs.push_back(value);
+    }
+    drawn.push_back({call->layer, call->inputs, std::move(outputs)});
+  }
+  return drawn;
+}
+
+std::vector<std::string> output_keys(const Model& model, std::source_location where) {
+  const auto* functional = dynamic_cast<const FunctionalModel*>(&model.model_base(where));
+  return functional ? functional->output_keys() : std::vector<std::string>();
 }
 
 Tensor fit_to_input(const Tensor& value, const KerasTensor& input, const std::string& model) {

@@ -27,6 +27,7 @@ class FunctionalModel final : public ModelBase {
   std::vector<std::string> input_names() const override;
   // The names that the model was made with; empty where its inputs are a list.
   const std::vector<std::string>& input_keys() const { return inputs_.names(); }
+  const std::vector<std::string>& output_keys() const { return outputs_.names(); }
   std::vector<std::string> output_names(size_t count) const override;
   const FunctionalGraph& graph() const { return graph_; }
 

@@ -9,6 +9,7 @@
 #include "keras/models/functional_model.h"
 #include "keras/models/sequential_model.h"
 #include "keras/operation_layer.h"
+#include "keras/saving/keras2_config.h"
 #include "keras/saving/shared_layers.h"
 #include "keras/training/compile_config.h"
 #include "keras/training/trainer.h"
@@ -59,7 +60,32 @@ bool reverses(const Layer& layer, const KerasTensorList& inputs) {
   return layer.class_name() == "ReversibleEmbedding" && is_floating(inputs[0].dtype());
 }
 
-Json written_call(const LayerCall& call, const Histories& histories) {
+// What call(training=...) is where nobody says it, as Keras writes it into files then.
+std::optional<bool> written_unsaid(const Layer& layer) {
+  static constexpr const char* kFalse[] = {"AdditiveAttention",
+                                           "AlphaDropout",
+                                           "Attention",
+                                           "ConvLSTM1D",
+                                           "ConvLSTM2D",
+                                           "ConvLSTM3D",
+                                           "Dropout",
+                                           "GRU",
+                                           "GaussianDropout",
+                                           "GaussianNoise",
+                                           "LSTM",
+                                           "RNN",
+                                           "SimpleRNN",
+                                           "SpatialDropout1D",
+                                           "SpatialDropout2D",
+                                           "SpatialDropout3D",
+                                           "SpectralNormalization"};
+  const LayerBase& base = *layer.base();
+  if (const std::optional<bool> own = base.training_by_default()) return own;
+  const bool is_one = std::find(std::begin(kFalse), std::end(kFalse), base.class_name()) != std::end(kFalse);
+  return is_one && base.module() == "keras.layers" ? std::optional(false) : std::nullopt;
+}
+
+Json written_arguments(const LayerCall& call, const Histories& histories) {
   const auto value = [&](const KerasTensor& tensor) {
     return Json::object({{"class_name", kTensorClass},
                          {"config", Json::object({{"shape", to_json(tensor.shape())},
@@ -86,6 +112,11 @@ Json written_call(const LayerCall& call, const Histories& histories) {
   const SymbolicCallOptions& options = call.options;
   if (options.training) kwargs.set("training", *options.training);
   if (options.mask.defined()) kwargs.set("mask", value(options.mask));
+  if (!options.masks.empty()) {
+    Json masks = Json::list();
+    for (const KerasTensor& mask : options.masks) masks.push_back(mask.defined() ? value(mask) : Json());
+    kwargs.set("mask", masks);
+  }
   if (options.attention_mask.defined()) kwargs.set("attention_mask", value(options.attention_mask));
   if (options.use_causal_mask) kwargs.set("use_causal_mask", true);
   if (options.return_attention_scores) kwargs.set("return_attention_scores", true);
@@ -95,6 +126,13 @@ Json written_call(const LayerCall& call, const Histories& histories) {
     kwargs.set("initial_state", states);
   }
   return Json::object({{"args", args}, {"kwargs", kwargs}});
+}
+
+Json written_call(const LayerCall& call, const Histories& histories) {
+  Json node = written_arguments(call, histories);
+  // What Keras would not tell from a default, and passes over: here it was said.
+  if (call.options.training && written_unsaid(call.layer) == call.options.training) node.set(kAsSaid, true);
+  return node;
 }
 
 // --- reading -----------------------------------------------------------------------------------------------
@@ -109,6 +147,18 @@ std::map<std::string, const Json*> sorted_members(const Json& json) {
   std::map<std::string, const Json*> members;
   for (const auto& [name, value] : json.members()) members.emplace(name, &value);
   return members;
+}
+
+// The settings of a call without a `training` that is no more than the default of the layer's call(): Keras'
+// models put their own in its place at every call.
+Json said_settings(const Layer& layer, const Json& node) {
+  Json kwargs = node.contains("kwargs") ? node.at("kwargs") : Json::object();
+  const Json* training = kwargs.find("training");
+  const Json* as_said = node.find(kAsSaid);
+  if (training && training->is_bool() && !(as_said && *as_said == Json(true)) &&
+      written_unsaid(layer) == training->as_bool())
+    kwargs.erase("training");
+  return kwargs;
 }
 
 class GraphReader {
@@ -138,8 +188,7 @@ class GraphReader {
   void add_input(const KerasTensor& input) { results_[input.name()].push_back({input}); }
 
   void make_call(const Layer& layer, const std::string& name, const Json& node) {
-    const Json empty = Json::object();
-    const Json& kwargs = node.contains("kwargs") ? node.at("kwargs") : empty;
+    const Json kwargs = said_settings(layer, node);
     KerasTensorList operands;
     SymbolicCallOptions options;
     const Json placed = with_places(node.at("args"), operands);
@@ -167,6 +216,12 @@ class GraphReader {
       } else if (key == "reverse" && value.is_bool() && !operands.empty() &&
                  value.as_bool() == reverses(layer, operands)) {
         continue;
+      } else if (key == "mask" && value.is_list()) {
+        for (const Json& mask : value.items()) {
+          KerasTensorList one;
+          collect(mask, one);
+          options.masks.push_back(one.empty() ? KerasTensor() : one[0]);
+        }
       } else if (key == "mask" || key == "attention_mask" || key == "initial_state") {
         KerasTensorList extra;
         collect(value, extra);

@@ -303,9 +303,9 @@ Value position_embedding(const Call& call) {
 Value attention(const Call& call, const SymbolicCallOptions& options) {
   call.supports(call.inputs.size() >= 2 && call.rank() == 3 && call.inputs[1].shape().rank() == 3,
                 "inputs must be (batch, positions, features)");
-  call.supports(
-      !options.attention_mask.defined() && !options.mask.defined() && !options.return_attention_scores,
-      "masks other than the causal one, and scores, cannot be written");
+  call.supports(!options.attention_mask.defined() && !options.mask.defined() && options.masks.empty() &&
+                    !options.return_attention_scores,
+                "masks other than the causal one, and scores, cannot be written");
   call.supports(!call.flag("use_gate") &&
                     (!call.setting("sliding_window") || call.setting("sliding_window")->is_null()),
                 "gates and windows cannot be written");

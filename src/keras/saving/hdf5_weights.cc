@@ -8,6 +8,7 @@
 #include "keras/saving/optimizer_state.h"
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::keras {
 namespace {
@@ -79,7 +80,7 @@ std::string does_not_fit(const char* user, const train::Hdf5Reader& file, const 
   return detail::concat(user, ": \"", file.name(), "\" does not fit model \"", model.name(), "\"");
 }
 
-std::string written_hdf5_weights(const Model& model, std::source_location where) {
+std::string written_hdf5_weights(const Model& model, bool optimizer, std::source_location where) {
   train::Hdf5Writer file(where);
   for (const StoredWeights& stored : stored_weights(model)) {
     TensorList values;
@@ -88,14 +89,14 @@ std::string written_hdf5_weights(const Model& model, std::source_location where)
     write_group(file, stored.path, layer.name(),
                 layer.keeps_values() ? layer.kept_values() : numbered(values));
   }
-  if (model.compiled(where)) {
-    const optimizers::Optimizer& optimizer = model.optimizer(where);
+  if (optimizer && model.compiled(where)) {
+    const optimizers::Optimizer& compiled = model.optimizer(where);
     TensorList values;
-    for (const StoredState& state : stored_state(optimizer, model.trainable_weights(where)))
+    for (const StoredState& state : stored_state(compiled, model.trainable_weights(where)))
       values.push_back(state.value());
-    write_group(file, kOptimizer, optimizer.name(), numbered(values));
+    write_group(file, kOptimizer, compiled.name(), numbered(values));
     // Keras writes the inner one's a second time.
-    if (const Json config = optimizer.core()->config(); const Json* inner = config.find("inner_optimizer"))
+    if (const Json config = compiled.core()->config(); const Json* inner = config.find("inner_optimizer"))
       write_group(file, kInnerOptimizer, inner->at("config").at("name").as_string(),
                   numbered({values.begin() + 4, values.end()}));
   }
@@ -162,7 +163,17 @@ PendingWeights read_hdf5_optimizer(const Model& model, const train::Hdf5Reader& 
   const std::string group = group_of_weights(kOptimizer);
   std::vector<std::string> arrays;
   for (size_t i = 0; i < file.names(group).size(); ++i) arrays.push_back(group + "/" + std::to_string(i));
-  return read_optimizer_states(model, file, arrays, user, where);
+  return or_anew([&] { return read_optimizer_states(model, file, arrays, user, where); });
+}
+
+PendingWeights or_anew(const std::function<PendingWeights()>& read) {
+  try {
+    return read();
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    log(LogLevel::warning, error.message(), "; its optimizer begins anew");
+    return {};
+  }
 }
 
 PendingWeights read_optimizer_states(const Model& model, const train::Hdf5Reader& file,

@@ -1,11 +1,15 @@
 #include "keras/saving/keras2_config.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error_of_test.h"
 #include "lockstep/keras/model.h"
 
 namespace lockstep::keras {
 namespace {
+
+using ::testing::HasSubstr;
 
 Json read(const char* text) { return as_keras3(Json::parse(text)); }
 
@@ -77,6 +81,81 @@ TEST(Keras2Config, AnOperationThatIsCalledAsALayerIsNone) {
        "inbound_nodes": [{"args": [{"class_name": "__keras_tensor__", "config": {"keras_history": ["x", 0, 0]}}, 2.0],
                           "kwargs": {}}]}]}})");
   EXPECT_EQ(json.at("config").at("layers").at(size_t{0}).at("module"), Json("keras.src.ops.numpy"));
+}
+
+TEST(Keras2Config, StatesAndMasksAreSettingsOfTheCall) {
+  const Json model = read(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+      {"class_name": "LSTM", "config": {"name": "lstm"}, "name": "lstm",
+       "inbound_nodes": [[["x", 0, 0, {}], ["h", 0, 0, {}], ["c", 0, 1, {}]]]},
+      {"class_name": "Attention", "config": {"name": "at"}, "name": "at",
+       "inbound_nodes": [[["x", 0, 0, {"mask": [["m", 0, 0], null]}], ["y", 0, 0, {}]]]}]}})");
+  const Json::List& layers = model.at("config").at("layers").items();
+  const Json& recurrent = layers[0].at("inbound_nodes").at(size_t{0});
+  EXPECT_EQ(recurrent.at("args").items().size(), 1U);
+  EXPECT_EQ(recurrent.at("kwargs").at("initial_state").at(size_t{1}).at("config").at("keras_history").dump(),
+            R"(["c",0,1])");
+  const Json& masks = layers[1].at("inbound_nodes").at(size_t{0}).at("kwargs").at("mask");
+  EXPECT_EQ(masks.at(size_t{0}).at("config").at("keras_history").dump(), R"(["m",0,0])");
+  EXPECT_TRUE(masks.at(size_t{1}).is_null());
+  EXPECT_THAT(error_of([] {
+                read(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+                    {"class_name": "RNN", "config": {"name": "rnn", "num_constants": 1}, "name": "rnn",
+                     "inbound_nodes": [[["x", 0, 0, {}], ["h", 0, 0, {}]]]}]}})");
+              }).what(),
+              HasSubstr("constants"));
+}
+
+TEST(Keras2Config, NamesAndCallsAtTheEnds) {
+  const Json config = read(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+      {"class_name": "Sequential", "config": {"name": "head", "layers": []}, "name": "head",
+       "inbound_nodes": [[["a/b", 0, 0, {}]]]},
+      {"class_name": "Functional", "config": {"name": "pair", "layers": []}, "name": "pair",
+       "inbound_nodes": [{"p": ["head", 1, 0, {}], "q": ["a/b", 0, 0, {}]}]},
+      {"class_name": "Dense", "config": {"name": "a/b"}, "name": "a/b", "inbound_nodes": [[["x", 0, 0, {}]]]}],
+      "input_layers": [["x", 0, 0]], "output_layers": [["head", 1, 0], ["pair", 1, 0], ["a/b", 0, 0]]}})")
+                          .at("config");
+  EXPECT_EQ(config.at("output_layers").dump(), R"([["head",0,0],["pair",1,0],["a_b",0,0]])");
+  EXPECT_EQ(config.at("layers").at(size_t{2}).at("config").at("name"), Json("a_b"));
+  const Json& named =
+      config.at("layers").at(size_t{1}).at("inbound_nodes").at(size_t{0}).at("args").at(size_t{0});
+  EXPECT_EQ(named.at("q").at("config").at("keras_history").dump(), R"(["a_b",0,0])");
+}
+
+TEST(Keras2Config, OldNamesOfSettings) {
+  EXPECT_EQ(read(R"({"class_name":"LeakyReLU","config":{"alpha":0.5}})").at("config").dump(),
+            R"({"negative_slope":0.5})");
+  EXPECT_EQ(read(R"({"class_name":"VarianceScaling","config":{"distribution":"normal","dtype":"float32"}})")
+                .at("config")
+                .dump(),
+            R"({"distribution":"truncated_normal"})");
+  EXPECT_EQ(read(R"({"class_name":"RandomFlip","config":{"rng_type":null}})").at("config").dump(), "{}");
+  EXPECT_EQ(read(R"({"class_name":"Sequential","config":[{"class_name":"Dense","config":{"name":"d"}}]})")
+                .at("config")
+                .dump(),
+            R"({"name":"sequential","layers":[{"class_name":"Dense","config":{"name":"d"}}]})");
+}
+
+TEST(Keras2Config, OperationsOfTensorflowAreNamed) {
+  EXPECT_THAT(error_of([] {
+                read(R"({"class_name": "Functional", "config": {"name": "m", "layers": [
+                    {"class_name": "TFOpLambda", "config": {"name": "tf.math.multiply", "function": "math.multiply"},
+                     "inbound_nodes": [["x", 0, 0, {"y": 2.0}]]}]}})");
+              }).what(),
+              HasSubstr("math.multiply"));
+}
+
+TEST(Keras2Config, WhatModelsWereCompiledWith) {
+  const Json settings = read(R"({"metrics": [
+      [{"class_name": "MeanMetricWrapper", "config": {"name": "a_mae", "fn": "mean_absolute_error"}}],
+      [{"class_name": "MeanMetricWrapper", "config": {"name": "b_acc", "fn": "categorical_accuracy"}}]],
+      "loss": {"class_name": "CosineSimilarity", "config": {"axis": -1, "fn": "cosine_similarity"}},
+      "optimizer_config": {"class_name": "SGD", "config": {"decay": 0.001, "learning_rate":
+          {"class_name": "ExponentialDecay", "config": {"decay_steps": 2, "name": null}}}}})");
+  EXPECT_EQ(settings.at("metrics").dump(), R"([["mae"],["acc"]])");
+  EXPECT_EQ(settings.at("loss").at("config").dump(), R"({"axis":-1})");
+  const Json& optimizer = settings.at("optimizer_config").at("config");
+  EXPECT_FALSE(optimizer.contains("decay"));
+  EXPECT_FALSE(optimizer.at("learning_rate").at("config").contains("name"));
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include "keras/training/trainer.h"
 #include "lockstep/base/error.h"
 #include "lockstep/keras/onnx.h"
+#include "lockstep/keras/save_model.h"
 
 namespace lockstep::keras {
 namespace {
@@ -81,30 +82,7 @@ void KerasArchive::restore_files(const Model& model, std::source_location where)
 }
 
 void Model::save(const std::string& path, std::source_location where) const {
-  as_error("save", where, [&] {
-    const bool older = (path.ends_with(".h5") || path.ends_with(".hdf5")) && !path.ends_with(".weights.h5");
-    require(older || path.ends_with(".keras"), ErrorCode::invalid_argument, where, "save: \"", path,
-            "\" must end in .keras, or in .h5 for Keras' older format; save_weights() writes weights alone "
-            "(.weights.h5, .safetensors)");
-    require(built(), ErrorCode::failed_precondition, where, "save: model \"", name(),
-            "\" has no weights yet; call build() or fit() first");
-    if (older) {
-      AtomicFile file(path, where);
-      file.write(written_legacy_hdf5(*this, where));
-      return file.commit();
-    }
-    const Json metadata =
-        Json::object({{"keras_version", kKerasVersion}, {"writer", "Lockstep " LOCKSTEP_VERSION}});
-    // A list in braces would copy the weights.
-    std::vector<train::ZipEntry> entries;
-    entries.push_back({kMetadata, metadata.dump()});
-    entries.push_back({kConfig, to_json(-1, where)});
-    entries.push_back({kWeights, written_hdf5_weights(*this, where)});
-    for (const StoredWeights& stored : stored_weights(*this))
-      for (auto& [name, bytes] : stored.layer.base()->kept_files())
-        entries.push_back({folder_of_files(stored.path) + name, std::move(bytes)});
-    train::write_zip(path, entries, where);
-  });
+  models::save_model(*this, path, {}, where);
 }
 
 namespace models {
@@ -128,6 +106,37 @@ Model load_legacy(const std::string& path, const LoadModelOptions& options, std:
 }
 
 }  // namespace
+
+void save_model(const Model& model, const std::string& path, const SaveModelOptions& options,
+                std::source_location where) {
+  as_error("save", where, [&] {
+    const bool older = (path.ends_with(".h5") || path.ends_with(".hdf5")) && !path.ends_with(".weights.h5");
+    require(older || path.ends_with(".keras"), ErrorCode::invalid_argument, where, "save: \"", path,
+            "\" must end in .keras, or in .h5 for Keras' older format; save_weights() writes weights alone "
+            "(.weights.h5, .safetensors)");
+    require(model.built(), ErrorCode::failed_precondition, where, "save: model \"", model.name(),
+            "\" has no weights yet; call build() or fit() first");
+    remove_stale_drafts_of(path);
+    if (older) {
+      AtomicFile file(path, where);
+      file.write(written_legacy_hdf5(model, options.include_optimizer, where));
+      return file.commit();
+    }
+    const Json metadata =
+        Json::object({{"keras_version", kKerasVersion}, {"writer", "Lockstep " LOCKSTEP_VERSION}});
+    std::string config = model.to_json(-1, where);
+    if (!options.include_optimizer) config = without_compile(Json::parse(config)).dump();
+    // A list in braces would copy the weights.
+    std::vector<train::ZipEntry> entries;
+    entries.push_back({kMetadata, metadata.dump()});
+    entries.push_back({kConfig, std::move(config)});
+    entries.push_back({kWeights, written_hdf5_weights(model, options.include_optimizer, where)});
+    for (const StoredWeights& stored : stored_weights(model))
+      for (auto& [name, bytes] : stored.layer.base()->kept_files())
+        entries.push_back({folder_of_files(stored.path) + name, std::move(bytes)});
+    train::write_zip(path, entries, where);
+  });
+}
 
 Model load_model(const std::string& path, const LoadModelOptions& options, std::source_location where) {
   return as_error("load_model", where, [&] {

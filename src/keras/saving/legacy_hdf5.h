@@ -21,8 +21,8 @@ namespace lockstep::keras {
 // Whether the file is one of these.
 bool is_legacy_hdf5(const train::Hdf5Reader& file);
 
-// The whole model, as Keras 3 writes it.
-std::string written_legacy_hdf5(const Model& model, std::source_location where);
+// The whole model, as Keras 3 writes it; `optimizer`: with what it was compiled with.
+std::string written_legacy_hdf5(const Model& model, bool optimizer, std::source_location where);
 
 // The model as Model::from_json() takes it; with what it was compiled with where `compile` says so and the
 // file has it. Throws Error(unsupported) for a file of weights alone.

@@ -122,9 +122,10 @@ void Model::save_weights(const std::string& path, std::source_location where) co
           path.ends_with(".keras")
               ? "\" is a name for a whole model; save() writes it"
               : "\": Keras' weights end in .weights.h5; other names than .h5 are safetensors");
+  remove_stale_drafts_of(path);
   if (path.ends_with(".weights.h5")) {
     AtomicFile file(path, where);
-    file.write(written_hdf5_weights(*this, where));
+    file.write(written_hdf5_weights(*this, true, where));
     return file.commit();
   }
   train::NamedTensors tensors;
