@@ -88,9 +88,10 @@ TEST_F(ElementwiseSources, UpdatesThatAreOneLaunch) {
 
 TEST_F(ElementwiseSources, UpdatesOfTables) {
   const DeviceScope scope(gpu());
-  for (const char* optimizer : {"sgd", "adam"}) {
-    SCOPED_TRACE(optimizer);
-    TrainedTable table(optimizer);
+  for (const TableCase& c : table_cases()) {
+    if (c.name != "sgd" && c.name != "amsgrad" && c.name != "in_16_bits") continue;
+    SCOPED_TRACE(c.name);
+    TrainedTable table(c);
     const int before = driver().made().table_updates;
     table.train(How::sparse);
     EXPECT_NE(table.explained().find("sparse_update"), std::string::npos) << table.explained();
