@@ -101,7 +101,12 @@ def is_text(value):
         return True
     if isinstance(value, (list, tuple)):
         return bool(value) and is_text(value[0])
-    return isinstance(value, (np.ndarray, np.generic)) and (value.dtype.kind in "US" or value.dtype == object and is_text(value.reshape(-1)[:1].tolist()))
+    if not isinstance(value, (np.ndarray, np.generic)):
+        # A column of pandas' is an array that is none of NumPy's, and its dtypes of texts and of categories are of this kind, too.
+        if getattr(getattr(value, "dtype", None), "kind", None) != "O" or not hasattr(value, "__array__"):
+            return False
+        value = np.asarray(value)
+    return value.dtype.kind in "US" or value.dtype == object and is_text(value.reshape(-1)[:1].tolist())
 
 
 def constant(value, dtype=None, shape=None):

@@ -142,7 +142,9 @@ def clip_by_value(t, clip_value_min, clip_value_max, name=None):
 
 def cast(x, dtype, name=None):
     """x in another dtype; to integers by cutting off what is behind the point."""
-    return _ops.cast(x, dtype)
+    dtype = dtypes.as_dtype(dtype)
+    sizes = _of_sizes([x], lambda parts: parts[0], dtype) if dtype in (dtypes.int32, dtypes.int64) else None
+    return _ops.cast(x, dtype) if sizes is None else sizes
 
 
 def bitcast(input, type, name=None):
@@ -237,6 +239,21 @@ class ShapeVector(np.ndarray):
         return np.asarray(self)
 
 
+def _of_sizes(values, combine, dtype=None):
+    """What is made of sizes that are known while a function is being traced, as a tensor that is known then, too, and may be the shape of others;
+    None: these are others, or nothing is being traced."""
+    def known(value):
+        if isinstance(value, (list, tuple)):
+            return all(isinstance(size, (int, np.integer)) and not isinstance(size, bool) for size in value)
+        if isinstance(value, Tensor):
+            return not value.symbolic and value.ndim < 2 and value.dtype in (dtypes.int32, dtypes.int64)
+        return isinstance(value, (int, np.integer, ShapeVector)) and not isinstance(value, bool)
+    if not values or not all(known(value) for value in values) or not zeros([]).symbolic:
+        return None
+    parts = _alike(values)
+    return convert_to_tensor(combine([np.asarray(part) for part in parts]), dtype or parts[0].dtype)
+
+
 def shape(input, out_type=dtypes.int32, name=None):
     """The shape as a tensor; in a function that is being traced, as numbers."""
     if isinstance(input, Texts):
@@ -272,7 +289,9 @@ def expand_dims(input, axis, name=None):
     """A dimension of size 1 at this place."""
     if isinstance(input, Texts):
         return input._expand_dims(axis)
-    return _ops.expand_dims(input, _integer(axis, "axis"))
+    axis = _integer(axis, "axis")
+    sizes = _of_sizes([input], lambda parts: np.expand_dims(parts[0], axis))
+    return _ops.expand_dims(input, axis) if sizes is None else sizes
 
 
 def squeeze(input, axis=None, name=None):
@@ -290,7 +309,9 @@ def broadcast_to(input, shape, name=None):
 def concat(values, axis, name="concat"):
     """Joined along a dimension."""
     values = [values] if is_tensor(values) else list(values)
-    return _ops.concat(_alike(values), _integer(axis, "axis"))
+    axis = _integer(axis, "axis")
+    sizes = _of_sizes(values, lambda parts: np.concatenate(parts, axis))
+    return _ops.concat(_alike(values), axis) if sizes is None else sizes
 
 
 def _alike(values):
@@ -301,7 +322,9 @@ def _alike(values):
 
 def stack(values, axis=0, name="stack"):
     """Joined along a new dimension."""
-    return _ops.stack(_alike(list(values)), _integer(axis, "axis"))
+    values, axis = list(values), _integer(axis, "axis")
+    sizes = _of_sizes(values, lambda parts: np.stack(parts, axis))
+    return _ops.stack(_alike(values), axis) if sizes is None else sizes
 
 
 def unstack(value, num=None, axis=0, name="unstack"):

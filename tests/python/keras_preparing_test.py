@@ -8,6 +8,7 @@ import pathlib
 import pickle
 import tarfile
 import tempfile
+import types
 import unittest
 
 import numpy as np
@@ -311,9 +312,30 @@ class DatasetsOfTexts(unittest.TestCase):
         self.assertEqual(tf.constant("x", shape=(1, 2)).numpy().tolist(), [[b"x", b"x"]])
         self.assertEqual(tf.reshape(tf.convert_to_tensor(["a", "b"]), (2, 1)).shape, (2, 1))
         self.assertEqual(keras.layers.StringLookup(vocabulary=["one"])(texts[0]).numpy(), 1)
+        for mode, expected in (("one_hot", [0, 1]), ("multi_hot", [0, 1]), ("count", [0, 1])):
+            self.assertEqual(keras.layers.StringLookup(vocabulary=["one"], output_mode=mode)(texts[0]).numpy().tolist(), expected)
+        self.assertEqual(keras.ops.convert_to_tensor([["a"]]).numpy().tolist(), [[b"a"]])
         back = keras.layers.StringLookup(vocabulary=["one"], invert=True)
         self.assertEqual(back(tf.constant([[1, 0]])).numpy().tolist(), [[b"one", b"[UNK]"]])
         self.assertEqual(back(1).numpy(), b"one")
+
+    def test_columns_of_tables_may_hold_texts(self):
+        class Column:
+            """What pandas' columns are to others: an array that is none of NumPy's, with a dtype of its own."""
+
+            def __init__(self, values, kind):
+                self.values, self.dtype = values, types.SimpleNamespace(kind=kind)
+
+            def __array__(self, dtype=None, copy=None):
+                return np.array(self.values, dtype or (object if self.dtype.kind == "O" else None))
+
+            def __len__(self):
+                return len(self.values)
+        data = tf.data.Dataset.from_tensor_slices(({"kind": Column(["a", "b"], "O"), "size": Column([1.0, 2.0], "f")}, [0, 1]))
+        self.assertEqual([(x["kind"].numpy(), float(x["size"]), int(y)) for x, y in data], [(b"a", 1.0, 0), (b"b", 2.0, 1)])
+        lookup = keras.layers.StringLookup()
+        lookup.adapt(Column(["a", "a", "b"], "O"))
+        self.assertEqual(lookup.get_vocabulary(), ["[UNK]", "a", "b"])
 
     def test_what_is_no_text(self):
         for wrong in (["a", 1], ["a", ["b"]], [b"a", None]):

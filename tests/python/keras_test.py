@@ -318,6 +318,53 @@ class Layers(unittest.TestCase):
         model.fit(np.ones((8, 4)), np.ones((8, 1)), verbose=0)
         self.assertIsInstance(model.layers[0], Scaled)
 
+    def test_cells_with_nested_inputs_and_outputs(self):
+        class Nested(keras.layers.Layer):
+            def __init__(self, rows, columns, **kwargs):
+                super().__init__(**kwargs)
+                self.state_size = [tf.TensorShape([rows]), tf.TensorShape([rows, columns])]
+                self.output_size = [tf.TensorShape([rows]), tf.TensorShape([rows, columns])]
+
+            def build(self, input_shapes):
+                self.shapes = [tuple(shape) for shape in input_shapes]
+                self.scale = self.add_weight(shape=(input_shapes[1][1], input_shapes[1][2]), initializer="ones")
+
+            def call(self, inputs, states):
+                first, second = tf.nest.flatten(inputs)
+                after = (states[0] + first, states[1] + second * self.scale)
+                return after, after
+        one, two = np.ones((2, 3, 4), np.float32), np.ones((2, 3, 4, 5), np.float32)
+        cell = Nested(4, 5)
+        whole, states, last = keras.layers.RNN(cell, return_sequences=True, return_state=True)((one, two))
+        self.assertEqual(cell.shapes, [(2, 4), (2, 4, 5)])
+        np.testing.assert_array_equal(whole[0].numpy(), np.cumsum(one, 1))
+        np.testing.assert_array_equal(whole[1].numpy(), np.cumsum(two, 1))
+        np.testing.assert_array_equal(states.numpy(), 3 * one[:, 0])
+        np.testing.assert_array_equal(last.numpy(), 3 * two[:, 0])
+        first, second = keras.layers.RNN(Nested(4, 5))((one, two), mask=np.array([[True, True, False], [True, False, False]]))
+        self.assertEqual((first.numpy()[:, 0].tolist(), second.numpy()[:, 0, 0].tolist()), ([2, 1], [2, 1]))
+        first, second = keras.layers.RNN(Nested(4, 5), go_backwards=True, return_sequences=True)((np.cumsum(one, 1), two))
+        self.assertEqual((first.numpy()[0, :, 0].tolist(), second.numpy()[0, :, 0, 0].tolist()), ([3, 5, 6], [1, 2, 3]))
+        inputs = [keras.Input((None, 4)), keras.Input((None, 4, 5))]
+        model = keras.Model(inputs, keras.layers.RNN(Nested(4, 5))(tuple(inputs)))
+        self.assertEqual([tuple(output.shape) for output in model.outputs], [(None, 4), (None, 4, 5)])
+        model.compile("sgd", "mse")
+        model.fit([one, two], [np.ones((2, 4)), np.ones((2, 4, 5))], verbose=0)
+
+    def test_masks_of_attention_by_name(self):
+        keras.utils.set_random_seed(3)
+        attention = keras.layers.MultiHeadAttention(2, 4)
+        x = np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32)
+        kept = np.array([[True, True, False], [True, False, False]])
+        expected = attention(x, x, attention_mask=np.broadcast_to(kept[:, None, :], (2, 3, 3))).numpy()
+        for named in ({"value_mask": kept}, {"query_mask": None, "value_mask": kept}):
+            np.testing.assert_allclose(attention(x, x, **named).numpy(), expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(attention(query=x, value=x, key=x, key_mask=kept).numpy(), expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(attention(x, x, query_mask=kept, value_mask=kept).numpy()[0, :2], expected[0, :2], rtol=1e-5, atol=1e-6)
+
+    def test_states_for_inputs_as_keras_2_has_them(self):
+        self.assertEqual(keras.layers.GRU(3).get_initial_state(tf.ones([2, 4, 5]))[0].shape, (2, 3))
+
     def test_written_ones_in_those_of_the_engine(self):
         class Cell(keras.layers.Layer):
             def __init__(self, units):

@@ -385,6 +385,43 @@ class Saving(unittest.TestCase):
             one.fit(self.x, self.x, verbose=0, shuffle=False)
         self.assert_same(model, other)
 
+    def test_classes_derived_from_layers_that_say_how_they_are_kept(self):
+        @keras.saving.register_keras_serializable("Tests")
+        class Named(keras.layers.Dense):
+            def __init__(self, words=None, **kwargs):
+                super().__init__(**kwargs)
+                self.words = words
+
+            def save_assets(self, folder):
+                pathlib.Path(folder, "words.txt").write_text(self.words)
+
+            def load_assets(self, folder):
+                self.words = pathlib.Path(folder, "words.txt").read_text() + "!"
+
+        @keras.saving.register_keras_serializable("Tests")
+        class Tagged(keras.layers.LSTM):
+            def __init__(self, units, tag, **kwargs):
+                super().__init__(units, **kwargs)
+                self.tag = tag
+
+            def get_config(self):
+                return {**super().get_config(), "tag": self.tag}
+        numbers = np.array([[1, 2, 0], [3, 0, 0]])
+        model = keras.Sequential([keras.layers.Embedding(5, 4, mask_zero=True), Tagged(3, "t", return_sequences=True), Named("one", units=2),
+                                  keras.layers.GlobalAveragePooling1D()])
+        plain = keras.Sequential([keras.layers.Embedding(5, 4, mask_zero=True), keras.layers.LSTM(3, return_sequences=True), keras.layers.Dense(2),
+                                  keras.layers.GlobalAveragePooling1D()])
+        expected = model(numbers).numpy()
+        plain(numbers)
+        plain.set_weights(model.get_weights())
+        np.testing.assert_array_equal(plain(numbers).numpy(), expected)
+        with tempfile.TemporaryDirectory() as folder:
+            model.save(f"{folder}/m.keras")
+            loaded = keras.models.load_model(f"{folder}/m.keras")
+        self.assertEqual([type(layer) for layer in loaded.layers[1:3]], [Tagged, Named])
+        self.assertEqual((loaded.layers[1].tag, loaded.layers[2].words), ("t", "one!"))
+        np.testing.assert_array_equal(loaded(numbers).numpy(), expected)
+
     def test_classes_derived_from_layers(self):
         model = keras.Sequential([keras.Input((4,)), Scaled(3, scale=2.0), keras.layers.Dense(4)])
         scaled = model.layers[0]

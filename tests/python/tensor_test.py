@@ -185,6 +185,22 @@ class Gradients(unittest.TestCase):
 
 
 class Functions(unittest.TestCase):
+    def test_shapes_are_made_of_sizes_that_are_known(self):
+        """As TensorFlow's scripts put shapes together: of tf.shape(x), lists and constants."""
+        ops = tf.keras.ops
+
+        @tf.function
+        def tiled(x):
+            count = tf.shape(x)[0]
+            sizes = tf.concat([tf.expand_dims(count, -1), tf.constant([1, 1])], 0)
+            again = ops.concatenate([ops.expand_dims(ops.shape(x)[0], -1), ops.convert_to_tensor([1, 1])], axis=0)
+            wide = ops.cast(ops.shape(x)[0], "int64")
+            return (tf.tile(x[None], sizes), ops.tile(x[None], again), tf.reshape(x, tf.stack([count * 2, -1])), ops.ones((wide, 1), "int64") * wide,
+                    tf.concat([[count], tf.cast(x[0, :1], tf.int32)], 0))
+        one, two, three, four, five = tiled(tf.ones([2, 4]))
+        self.assertEqual([part.shape for part in (one, two, three)], [(2, 2, 4), (2, 2, 4), (4, 2)])
+        self.assertEqual((four.numpy().tolist(), four.dtype, five.numpy().tolist()), ([[2], [2]], tf.int64, [2, 1]))
+
     def test_are_traced_once_for_each_signature(self):
         traced = []
 

@@ -278,6 +278,11 @@ class TextModels(unittest.TestCase):
         alone = keras.Input((2,), dtype="int32")
         self.same(predicted(keras.Model(alone, layers.Hashing(5)(alone)), np.array([[1, 2], [3, 4]])), layers.Hashing(5)(np.array([[1, 2], [3, 4]])))
 
+    def test_a_lookup_without_numbers_for_unknown_tokens(self):
+        kind = keras.Input((), dtype="string")
+        model = keras.Model(kind, layers.StringLookup(vocabulary=["x", "y"], mask_token=None, num_oov_indices=0)(kind))
+        self.assertEqual(predicted(model, np.array(["y", "x"])).tolist(), [1, 0])
+
     def test_texts_move_between_inputs_and_layers(self):
         pair = keras.Input((2,), dtype="string")
         lookup = layers.StringLookup(vocabulary=["a", "b", "c"])

@@ -19,6 +19,11 @@ from ._layer_weights import Weights, beginning_with, with_rules
 from ._shapes import shapes_in
 
 
+# What a class says of itself where it is kept in files.
+_OF_FILES = ("get_config", "from_config", "get_build_config", "build_from_config", "save_own_variables", "load_own_variables", "save_assets",
+             "load_assets")
+
+
 class Layer(Calls, Weights, InFiles):
     """A function with weights. Derive from it and define build() and call() to write one."""
 
@@ -75,13 +80,16 @@ class Layer(Calls, Weights, InFiles):
             given = beginning_with(class_name, config, given)  # which the engine keeps, once it has read the configuration
             config = {**config, **{name: rule._serialized() for name, rule in given.items()}}
         self._take(_lockstep.Layer.deserialize({"class_name": class_name, "config": config}))
-        if type(self).call is not Layer.call or type(self).build is not Layer.build:
-            # A class of Python derived from one of the engine's: its call() may use the engine's by super().call().
+        own = type(self).call is not Layer.call or type(self).build is not Layer.build
+        if own or _has_files_of_its_own(type(self)) and not self._handle.inputs_are_arguments and not self._handle.takes_list:
+            # A class of Python derived from one of the engine's: its call() may use the engine's by super().call(), and files know its class.
             inner = self._handle
             self.__dict__["_inner"] = inner
             saving.make_known(type(self))
             self._take(_lockstep.Layer.written(self, type(self).__name__, config.get("name") or "", True, "", None, True))
             self._handle.hold_layer(inner)
+            if not own:  # what the engine's does with masks is what this one does
+                self.supports_masking = inner.supports_masking
 
     def _take(self, handle):
         self.__dict__["_handle"] = handle
@@ -288,6 +296,12 @@ class Layer(Calls, Weights, InFiles):
 
     def __repr__(self):
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
+
+
+def _has_files_of_its_own(cls):
+    """Whether a class that is derived from one of the engine's says how it is kept in files."""
+    derived = itertools.takewhile(lambda base: "_class_name" not in vars(base), cls.__mro__)
+    return any(name in vars(base) for base in derived for name in _OF_FILES)
 
 
 def _policy_name(dtype):

@@ -13,6 +13,7 @@ from ._keras_tensor import Input, mark_of
 from ._shapes import shape_leaves
 
 _CALL_OPTIONS = ("training", "mask", "attention_mask", "initial_state", "use_causal_mask", "return_attention_scores")
+_MASKS = ("query_mask", "value_mask", "key_mask")
 
 
 class Calls:
@@ -160,6 +161,11 @@ class Calls:
         for name in ("inputs", "query", "value", "key", "sequences", "x"):
             if name in kwargs and kwargs[name] is not None:
                 inputs.append(kwargs[name])
+        if any(name in kwargs for name in _MASKS):  # of attention: one of every input
+            kwargs = dict(kwargs)
+            masks = [kwargs.pop(name, None) for name in _MASKS]
+            if any(mask is not None for mask in masks):
+                kwargs["mask"] = masks[:len(inputs)]
         for name, value in kwargs.items():
             if name == "mask" and isinstance(value, (list, tuple)) and not _of_numbers(value):
                 options["masks"] = [one if one is None or isinstance(one, KerasTensor) else ops.cast(convert_to_tensor(one), dtypes.bool)

@@ -7,7 +7,7 @@ are the engine's, the engine's RNN is made; else the one here, whose steps are o
 from .. import _lockstep, nest
 from .._lockstep import KerasTensor
 from ..ops import _sizes
-from ..tensor import convert_to_tensor
+from ..tensor import TensorShape, convert_to_tensor, is_tensor
 from . import saving
 from ._engine_objects import same_objects, wrapped
 from ._layer import Layer
@@ -25,8 +25,9 @@ class OfCell(Layer):
         return [self.units, self.units] if self._handle.class_name == "LSTMCell" else self.units
 
     def get_initial_state(self, batch_size=None):
-        """Zeros for so many examples."""
+        """Zeros for so many examples; Keras 2 takes inputs in the place of their number."""
         size = self.state_size
+        batch_size = batch_size.shape[0] if is_tensor(batch_size) and batch_size.ndim else batch_size
         zeros = nest.map_structure(lambda one: _lockstep.ops.full([int(batch_size), one], 0.0, self.compute_dtype), size)
         return zeros if isinstance(size, list) else [zeros]
 
@@ -90,14 +91,40 @@ def _revived(cell):
     return saving.deserialize_keras_object(cell) if isinstance(cell, dict) else cell
 
 
-def _built(cell, shape):
+def _built(cell, *shapes):
     if not cell.built:
-        cell._handle.build([_sizes(shape)])
+        cell._handle.build([_sizes(shape) for shape in shapes])
+
+
+class _Size:
+    """The size of one state, without the batch: a leaf of a structure."""
+
+    def __init__(self, sizes):
+        self.sizes = sizes
+
+
+def _listed(sizes):
+    """What a cell says of sizes, in its structure: a shape is one of its leaves, although it is a sequence."""
+    if isinstance(sizes, (list, tuple)) and not isinstance(sizes, TensorShape):
+        parts = [_listed(size) for size in sizes]
+        return parts if isinstance(sizes, list) else type(sizes)(*parts) if hasattr(sizes, "_fields") else tuple(parts)
+    if isinstance(sizes, dict):
+        return {name: _listed(size) for name, size in sizes.items()}
+    return _Size(_sizes(sizes))
+
+
+def _leaf_sizes(sizes):
+    return [leaf.sizes for leaf in nest.flatten(_listed(sizes))]
+
+
+def _output_sizes(cell):
+    """Of every part of a cell's output, without the batch; of a cell that says none, that of the first state."""
+    said = getattr(cell, "output_size", None)
+    return _leaf_sizes(said) if said else _leaf_sizes(cell.state_size)[:1]
 
 
 def _last_size(cell):
-    sizes = nest.flatten(getattr(cell, "output_size", None) or cell.state_size)
-    return _sizes(sizes[0])
+    return _output_sizes(cell)[0]
 
 
 def classes(engine_rnn, engine_stack):
@@ -167,12 +194,15 @@ def classes(engine_rnn, engine_stack):
             self.supports_masking = True
 
         def build(self, input_shape, initial_state_shape=None):
-            _built(self.cell, [input_shape[0], *input_shape[2:]])
+            several = len(input_shape) > 0 and isinstance(input_shape[0], (list, tuple, TensorShape))
+            shapes = list(input_shape) if several else [input_shape]  # a cell may take several sequences at once
+            batch = shapes[0][0]
+            _built(self.cell, *([shape[0], *shape[2:]] for shape in shapes))
             if self.stateful and self.states is None:
-                if input_shape[0] is None:
+                if batch is None:
                     raise ValueError("RNN: a stateful layer has to know the batch size: Input(batch_shape=...)")
-                self.states = [self.add_weight([input_shape[0], *_sizes(size)], "zeros", trainable=False, name=f"state_{number}")
-                               for number, size in enumerate(nest.flatten(self.cell.state_size))]
+                self.states = [self.add_weight([batch, *size], "zeros", trainable=False, name=f"state_{number}")
+                               for number, size in enumerate(_leaf_sizes(self.cell.state_size))]
 
         def reset_state(self):
             """The states become zeros."""
@@ -184,29 +214,34 @@ def classes(engine_rnn, engine_stack):
         def compute_mask(self, inputs, mask=None):
             kept = mask[0] if isinstance(mask, (list, tuple)) else mask
             kept = kept if self.return_sequences else None
-            return [kept] + [None] * len(nest.flatten(self.cell.state_size)) if self.return_state else kept
+            return [kept] + [None] * len(_leaf_sizes(self.cell.state_size)) if self.return_state else kept
 
         def call(self, sequences, initial_state=None, mask=None, training=False):
             ops = _lockstep.ops
-            sizes = nest.flatten(self.cell.state_size)
+            sizes = _leaf_sizes(self.cell.state_size)
+            inputs = [convert_to_tensor(part) for part in nest.flatten(sequences)]
+            batch, dtype = inputs[0].shape[0], inputs[0].dtype
             if initial_state is not None:
                 states = [convert_to_tensor(state) for state in nest.flatten(initial_state)]
             elif self.stateful:
                 states = [state.read_value() for state in self.states]
-                if states[0].shape[0] != sequences.shape[0]:
+                if states[0].shape[0] != batch:
                     raise ValueError(f"RNN: a stateful layer keeps the batch size that it was built for, {states[0].shape[0]}, "
-                                     f"received {sequences.shape[0]}")
+                                     f"received {batch}")
             else:
-                states = [ops.full([sequences.shape[0]] + _sizes(size), 0.0, sequences.dtype) for size in sizes]
+                states = [ops.full([batch] + size, 0.0, dtype) for size in sizes]
+            form = []  # of the cell's output: filled by a step
 
             def step(x, states):
-                output, after = self.cell(x, nest.pack_sequence_as(self._structure, states))
-                return output, [convert_to_tensor(state) for state in nest.flatten(after)]
-            steps = [ops.moveaxis(sequences, [1], [0])]
+                output, after = self.cell(nest.pack_sequence_as(sequences, x), nest.pack_sequence_as(self._structure, states))
+                form[:] = [output]
+                return nest.flatten(output), [convert_to_tensor(state) for state in nest.flatten(after)]
+            steps = [ops.moveaxis(part, [1], [0]) for part in inputs]
+            mask = nest.flatten(mask)[0]
             if mask is not None:
-                mask = convert_to_tensor(mask)
-                steps.append(ops.moveaxis(mask, [1], [0]))
-            last, outputs, final = self._loop(step, steps, states, sequences)
+                mask = ops.moveaxis(convert_to_tensor(mask), [1], [0])
+            last, outputs, final = self._loop(step, steps, mask, states, batch, dtype)
+            outputs, final = nest.pack_sequence_as(form[0], outputs), nest.pack_sequence_as(form[0], final)
             if self.stateful:
                 for state, value in zip(self.states, last):
                     state.assign(value)
@@ -217,32 +252,33 @@ def classes(engine_rnn, engine_stack):
 
         @property
         def _structure(self):
-            return self.cell.state_size if nest.is_nested(self.cell.state_size) else [self.cell.state_size]
+            form = _listed(self.cell.state_size)
+            return form if nest.is_nested(form) else [form]
 
-        def _loop(self, step, steps, states, sequences):
-            """The last states, the outputs in order of the steps, and the last output."""
+        def _loop(self, step, steps, mask, states, batch, dtype):
+            """The last states, and of every part of the output those of all steps and the last one."""
             ops = _lockstep.ops
-            masked = len(steps) > 1
-            size = [sequences.shape[0]] + _last_size(self.cell)
-            before = [ops.full(size, 0.0, sequences.dtype)] if masked else []
+            masked = mask is not None
+            before = [ops.full([batch] + size, 0.0, dtype) for size in _output_sizes(self.cell)] if masked else []
 
             def one(carry, x):
-                output, after = step(x[0], list(carry[:len(states)]))
-                if masked:
-                    def kept(new, old):
-                        keep = ops.reshape(x[1], [x[1].shape[0]] + [1] * (len(new.shape) - 1))
-                        return ops.where(keep, new, old)
-                    after = [kept(new, old) for new, old in zip(after, carry)]
-                    hidden = ops.zeros_like(output) if self.zero_output_for_mask else carry[-1]
-                    shown, output = kept(output, hidden), kept(output, carry[-1])
-                    return after + [output], [shown]
-                return after, [output]
-            last, outputs = _lockstep.scan(one, states + before, steps, self.go_backwards)
-            whole = ops.moveaxis(outputs[0], [0], [1])
-            final = last[-1] if masked else whole[:, 0] if self.go_backwards else whole[:, -1]
+                held = list(carry[len(states):])
+                outputs, after = step(list(x[:len(steps)]), list(carry[:len(states)]))
+                if not masked:
+                    return after, outputs
+
+                def kept(new, old):
+                    keep = ops.reshape(x[-1], [x[-1].shape[0]] + [1] * (len(new.shape) - 1))
+                    return ops.where(keep, new, old)
+                after = [kept(new, old) for new, old in zip(after, carry)]
+                shown = [kept(new, ops.zeros_like(new) if self.zero_output_for_mask else old) for new, old in zip(outputs, held)]
+                return after + [kept(new, old) for new, old in zip(outputs, held)], shown
+            last, outputs = _lockstep.scan(one, states + before, steps + ([mask] if masked else []), self.go_backwards)
+            wholes = [ops.moveaxis(output, [0], [1]) for output in outputs]
+            finals = list(last[len(states):]) if masked else [whole[:, 0] if self.go_backwards else whole[:, -1] for whole in wholes]
             if self.go_backwards:
-                whole = ops.reverse(whole, [1])
-            return last[:len(states)], whole, final
+                wholes = [ops.reverse(whole, [1]) for whole in wholes]
+            return last[:len(states)], wholes, finals
 
         def get_config(self):
             return {**super().get_config(), "cell": saving.serialize_keras_object(self.cell),

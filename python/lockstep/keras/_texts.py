@@ -108,9 +108,13 @@ class _OfTexts(Layer):
     def _like_results(self, shapes):
         """Numbers as the results for texts of these shapes are. How long rows become depends on the texts: it changes with the batch here,
         by which the engine knows a size that is open."""
-        words = " ".join(["a"] * (shapes[0][0] % 97 + 1 if shapes[0] else 1))
-        samples = [Texts(np.full(shape, words, object)) for shape in shapes]
+        text = self._example(shapes[0][0] % 97 + 1 if shapes[0] else 1)
+        samples = [Texts(np.full(shape, text, object)) for shape in shapes]
         return self._in_model(samples[0] if len(samples) == 1 else samples)
+
+    def _example(self, words):
+        """A text of so many words that it takes."""
+        return " ".join(["a"] * words)
 
     def _in_model(self, inputs):
         """The results as models have them: numbers of tokens and bins are integers, all else is of floats."""
@@ -346,6 +350,11 @@ class StringLookup(_WithVocabulary):
             raise TypeError(f'layer "{self.name}": StringLookup(invert=True) gives texts, which no model has as results: apply it to what predict() gives')
         super()._check_values(values)
 
+    def _example(self, words):
+        """One of its tokens: without numbers for unknown ones it takes no others."""
+        known = self.get_vocabulary(include_special_tokens=False)
+        return known[0] if known else super()._example(words)
+
     def _shape_of_counts(self, shape, mode, size):
         return list(encoded_shape(shape, mode, size))
 
@@ -371,7 +380,8 @@ class StringLookup(_WithVocabulary):
         if not one and isinstance(tokens, (list, tuple, np.ndarray)) and len(tokens) and isinstance(tokens[0], (list, tuple, np.ndarray, Texts)):
             return self._lookup.rows([_texts(list(row)) for row in map(_array_of, tokens)])
         made = self._lookup(_texts(tokens))
-        return made[0] if one and made.ndim else made
+        # One text is an example of its own to modes that count: their result is that of a list of it.
+        return made[0] if one and self._lookup.serialize()["config"]["output_mode"] in ("int", "one_hot") else made
 
 
 def _array_of(texts):

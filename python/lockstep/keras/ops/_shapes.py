@@ -6,6 +6,7 @@ import re
 import numpy as np
 
 from ... import dtypes
+from ...ops import _sizes
 from ._defining import _countable, _joined, _named, _op, _ops, _public, _tensor, _tf, _to_tensor
 from .core import _numbers
 
@@ -54,7 +55,7 @@ def expand_dims(x, axis):
 def tile(x, repeats):
     """Again and again, so many times along each dimension."""
     x = _tensor(x)
-    repeats = [repeats] if isinstance(repeats, int) else list(repeats)
+    repeats = _sizes(repeats)
     count = _max(len(repeats), x.ndim)
     x = _tf.reshape(x, [1] * (count - x.ndim) + list(x.shape))
     return _tf.tile(x, [1] * (count - len(repeats)) + repeats)

@@ -7,7 +7,7 @@ import re
 
 import numpy as np
 
-from ... import _lockstep, dtypes, nest
+from ... import _lockstep, _texts, dtypes, nest
 from ...function import cond as _cond, custom_gradient, map_fn, vectorized_map as _vectorized_map, while_loop as _while_loop
 from ...tensor import is_tensor
 from ..backend import standardize_dtype
@@ -22,6 +22,8 @@ def convert_to_tensor(x, dtype=None, sparse=None, ragged=None):
     """The value as a tensor of this dtype."""
     if sparse or ragged:
         raise ValueError("there are no sparse and no ragged tensors")
+    if _texts.is_text(x) and dtype in (None, "string"):
+        return x if isinstance(x, _texts.Texts) else _texts.Texts(x)
     return x if isinstance(x, KerasTensor) else _tensor(x, None if dtype is None else standardize_dtype(dtype))
 
 
@@ -45,7 +47,7 @@ def shape(x):
 @_op
 def cast(x, dtype):
     """In another dtype."""
-    return _ops.cast(_tensor(x), dtypes.as_dtype(standardize_dtype(dtype)))
+    return _tf.cast(_tensor(x), standardize_dtype(dtype))
 
 
 saturate_cast = _op(lambda x, dtype: _tf.saturate_cast(_tensor(x), standardize_dtype(dtype)))
