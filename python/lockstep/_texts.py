@@ -265,7 +265,9 @@ class TextDataset:
         """map_func of every element: a dataset of the engine's, where no texts are left."""
         def call(element):
             made = called(map_func, element)
-            return _mapped(_value, tuple(made) if isinstance(made, list) and not is_text(made) else made)
+            # A list of tensors is a tuple, as in TensorFlow, texts or not: decode_csv() gives one of both.
+            parts = isinstance(made, list) and (not is_text(made) or any(isinstance(part, (Texts, Tensor)) for part in made))
+            return _mapped(_value, tuple(made) if parts else made)
         return self._through(lambda elements: map(call, elements), self._count)._known()
 
     def filter(self, predicate, name=None):

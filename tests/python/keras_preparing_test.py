@@ -324,13 +324,22 @@ class DatasetsOfTexts(unittest.TestCase):
             """What pandas' columns are to others: an array that is none of NumPy's, with a dtype of its own."""
 
             def __init__(self, values, kind):
-                self.values, self.dtype = values, types.SimpleNamespace(kind=kind)
+                self.values, self.dtype, self.shape = values, types.SimpleNamespace(kind=kind), (len(values),)
 
             def __array__(self, dtype=None, copy=None):
                 return np.array(self.values, dtype or (object if self.dtype.kind == "O" else None))
 
+            def to_numpy(self):
+                return np.asarray(self)
+
             def __len__(self):
                 return len(self.values)
+
+        class Joining(keras.Model):
+            def call(self, inputs):
+                return keras.layers.Concatenate(axis=1)([value for _, value in sorted(inputs.items())])
+        joined = Joining().predict({"b": Column([3.0, 4.0], "f"), "a": Column([1.0, 2.0], "f")}, verbose=0)
+        self.assertEqual(joined.tolist(), [[1, 3], [2, 4]])
         data = tf.data.Dataset.from_tensor_slices(({"kind": Column(["a", "b"], "O"), "size": Column([1.0, 2.0], "f")}, [0, 1]))
         self.assertEqual([(x["kind"].numpy(), float(x["size"]), int(y)) for x, y in data], [(b"a", 1.0, 0), (b"b", 2.0, 1)])
         lookup = keras.layers.StringLookup()

@@ -359,6 +359,8 @@ class Records(unittest.TestCase):
         lines = tf.data.TextLineDataset(self.path).skip(1)
         decoded = lines.map(lambda line: tf.io.decode_csv(line, ["", 7, tf.float32])[1:])
         self.assertEqual(rows(decoded), [(3, 1.5), (7, 2.0)])
+        whole = lines.map(lambda line: tf.io.decode_csv(line, ["", 7, 0.0]))  # a list of texts and numbers is a tuple
+        self.assertEqual([(name.numpy(), int(size), float(weight)) for name, size, weight in whole], [(b"a, b", 3, 1.5), (b"c", 7, 2.0)])
         names, sizes = tf.io.decode_csv(next(iter(lines.batch(2))), ["", [0]], select_cols=[0, 1])
         self.assertEqual((names.numpy().tolist(), sizes.numpy().tolist()), ([b"a, b", b"c"], [3, 0]))
         with self.assertRaisesRegex(ValueError, "field 1 is empty"):

@@ -436,7 +436,9 @@ class Model(Layer):
         """The inputs in a list; call() is given them as they were."""
         if isinstance(x, dict):
             self.__dict__["_structure_of_inputs"] = {name: None for name in x}
-        return by_order(x)
+            # A column of pandas' is one number of every example, as Keras has it; an array of one dimension is left as it is.
+            return [np.expand_dims(part.to_numpy(), -1) if hasattr(part, "to_numpy") and len(part.shape) == 1 else part for part in by_order(x)]
+        return x
 
     def _in_order_of_call(self, dataset):
         """A dataset whose elements have no dictionaries."""
