@@ -7,7 +7,7 @@ import numpy as np
 
 from . import _lockstep, _tracing, dtypes, errors, nest
 from ._lockstep import Tensor, Variable
-from ._texts import Texts
+from ._texts import Texts, is_text as _is_text
 from .tensor import TensorShape, convert_to_tensor, is_tensor, tensor_or_texts
 
 _ops = _lockstep.ops
@@ -310,6 +310,8 @@ def concat(values, axis, name="concat"):
     """Joined along a dimension."""
     values = [values] if is_tensor(values) else list(values)
     axis = _integer(axis, "axis")
+    if any(_is_text(value) for value in values):
+        return Texts(np.concatenate([np.asarray(Texts(value)) for value in values], axis))
     sizes = _of_sizes(values, lambda parts: np.concatenate(parts, axis))
     return _ops.concat(_alike(values), axis) if sizes is None else sizes
 
@@ -323,6 +325,8 @@ def _alike(values):
 def stack(values, axis=0, name="stack"):
     """Joined along a new dimension."""
     values, axis = list(values), _integer(axis, "axis")
+    if any(_is_text(value) for value in values):
+        return Texts(np.stack([np.asarray(Texts(value)) for value in values], axis))
     sizes = _of_sizes(values, lambda parts: np.stack(parts, axis))
     return _ops.stack(_alike(values), axis) if sizes is None else sizes
 

@@ -311,6 +311,10 @@ class DatasetsOfTexts(unittest.TestCase):
         self.assertEqual(str(texts[0]), "tf.Tensor(b'one', shape=(), dtype=string)")
         self.assertEqual(tf.constant("x", shape=(1, 2)).numpy().tolist(), [[b"x", b"x"]])
         self.assertEqual(tf.reshape(tf.convert_to_tensor(["a", "b"]), (2, 1)).shape, (2, 1))
+        self.assertEqual(tf.concat((np.array([b"a", b"b"], object), tf.constant(["c"])), 0).numpy().tolist(), [b"a", b"b", b"c"])
+        self.assertEqual(tf.stack([texts, texts], 1).numpy().tolist(), [[b"one", b"one"], [b"two", b"two"]])
+        with self.assertRaisesRegex(TypeError, "among them"):
+            tf.concat([texts, tf.constant([1])], 0)
         self.assertEqual(keras.layers.StringLookup(vocabulary=["one"])(texts[0]).numpy(), 1)
         for mode, expected in (("one_hot", [0, 1]), ("multi_hot", [0, 1]), ("count", [0, 1])):
             self.assertEqual(keras.layers.StringLookup(vocabulary=["one"], output_mode=mode)(texts[0]).numpy().tolist(), expected)
