@@ -107,6 +107,10 @@ class Dataset:
     def __init__(self, handle):
         self._handle = handle
 
+    def _counted(self, count):
+        """What becomes of a number of elements that the engine does not know; one without an end stays so."""
+        return count(self._count) if self._count is not None and self._count >= 0 else self._count
+
     def _of_count(self, count):
         self._count = count
         return self
@@ -262,25 +266,33 @@ class Dataset:
 
     def repeat(self, count=None, name=None):
         """So many passes; for ever where none is given."""
-        return Dataset(self._handle.repeat(-1 if count is None else int(count)))
+        count = -1 if count is None else int(count)
+        return Dataset(self._handle.repeat(count))._of_count(self._counted(lambda known: known * count if count >= 0 else known and INFINITE_CARDINALITY))
 
     def take(self, count, name=None):
         """The first of them."""
-        return Dataset(self._handle.take(int(count)))
+        count = int(count)
+        known = self._counted(lambda known: known if count < 0 else min(known, count))
+        return Dataset(self._handle.take(count))._of_count(count if known == INFINITE_CARDINALITY and count >= 0 else known)
 
     def skip(self, count, name=None):
         """Those after the first."""
-        return Dataset(self._handle.skip(int(count)))
+        count = int(count)
+        return Dataset(self._handle.skip(count))._of_count(self._counted(lambda known: 0 if count < 0 else max(known - count, 0)))
 
     def shard(self, num_shards, index, name=None):
         """Every num_shards-th, from this one on."""
-        return Dataset(self._handle.shard(int(num_shards), int(index)))
+        num_shards, index = int(num_shards), int(index)
+        return Dataset(self._handle.shard(num_shards, index))._of_count(self._counted(lambda known: len(range(index, known, num_shards))))
 
     def concatenate(self, dataset, name=None):
         """And then those of another one."""
         if isinstance(dataset, _texts.TextDataset):
             return _texts.TextDataset.of(self).concatenate(dataset)
-        return Dataset(self._handle.concatenate(dataset._handle))
+        made = Dataset(self._handle.concatenate(dataset._handle))
+        counts = self._elements(), dataset._elements()
+        return made if self._count is dataset._count is None or UNKNOWN_CARDINALITY in counts else \
+            made._of_count(INFINITE_CARDINALITY if INFINITE_CARDINALITY in counts else sum(counts))
 
     def enumerate(self, start=0, name=None):
         """(number, element)."""

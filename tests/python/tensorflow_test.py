@@ -353,6 +353,14 @@ class Records(unittest.TestCase):
             with self.assertRaises(TypeError):
                 wrong()
 
+    def test_numbers_of_elements_that_were_texts_are_known(self):
+        lengths = tf.data.Dataset.from_tensor_slices(["a", "bc", "d"]).map(tf.strings.length)
+        for made in (lengths, lengths.take(2), lengths.take(-1), lengths.take(9), lengths.skip(1), lengths.skip(9), lengths.repeat(2), lengths.shard(2, 1),
+                     lengths.take(1).concatenate(lengths), tf.data.Dataset.range(2).map(lambda x: tf.cast(x, tf.int32)).concatenate(lengths)):
+            self.assertEqual(len(made), len(list(made)))
+        self.assertEqual((int(lengths.repeat().cardinality()), len(lengths.repeat().take(4))), (tf.data.INFINITE_CARDINALITY, 4))
+        self.assertEqual(int(lengths.filter(lambda x: x > 1).concatenate(lengths).cardinality()), tf.data.UNKNOWN_CARDINALITY)
+
     def test_lines_of_fields(self):
         with open(self.path, "w") as file:
             file.write('name,size,weight\n"a, b",3,1.5\nc,,2\n')
