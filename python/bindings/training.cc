@@ -48,6 +48,20 @@ nb::dict to_python(const Logs& logs) {
 
 // --- callbacks -----------------------------------------------------------------------------------------------------------
 
+const std::map<std::string_view, void (CallbackBase::*)(const Logs&)> kMomentsOfRuns = {
+    {"on_train_begin", &CallbackBase::on_train_begin},     {"on_train_end", &CallbackBase::on_train_end},
+    {"on_test_begin", &CallbackBase::on_test_begin},       {"on_test_end", &CallbackBase::on_test_end},
+    {"on_predict_begin", &CallbackBase::on_predict_begin}, {"on_predict_end", &CallbackBase::on_predict_end},
+};
+const std::map<std::string_view, void (CallbackBase::*)(int64_t, const Logs&)> kMomentsOfBatches = {
+    {"on_train_batch_begin", &CallbackBase::on_train_batch_begin},
+    {"on_train_batch_end", &CallbackBase::on_train_batch_end},
+    {"on_test_batch_begin", &CallbackBase::on_test_batch_begin},
+    {"on_test_batch_end", &CallbackBase::on_test_batch_end},
+    {"on_predict_batch_begin", &CallbackBase::on_predict_batch_begin},
+    {"on_predict_batch_end", &CallbackBase::on_predict_batch_end},
+};
+
 // A callback that is written in Python. Which moments it hears of is what its class defines.
 class WrittenCallback final : public CallbackBase {
  public:
@@ -518,34 +532,16 @@ void bind_models(nb::module_& m) {
           logs.set(nb::cast<std::string>(name), nb::cast<double>(value));
         CallbackBase& base = *c.base();
         const int epoch = static_cast<int>(number);
-        if (moment == "on_train_begin")
-          base.on_train_begin(logs);
-        else if (moment == "on_train_end")
-          base.on_train_end(logs);
-        else if (moment == "on_epoch_begin")
+        if (moment == "on_epoch_begin") {
           base.on_epoch_begin(epoch, logs);
-        else if (moment == "on_epoch_end")
-          base.add_logs(epoch, logs), base.on_epoch_end(epoch, logs);
-        else if (moment == "on_train_batch_begin")
-          base.on_train_batch_begin(number, logs);
-        else if (moment == "on_train_batch_end")
-          base.on_train_batch_end(number, logs);
-        else if (moment == "on_test_begin")
-          base.on_test_begin(logs);
-        else if (moment == "on_test_end")
-          base.on_test_end(logs);
-        else if (moment == "on_test_batch_begin")
-          base.on_test_batch_begin(number, logs);
-        else if (moment == "on_test_batch_end")
-          base.on_test_batch_end(number, logs);
-        else if (moment == "on_predict_begin")
-          base.on_predict_begin(logs);
-        else if (moment == "on_predict_end")
-          base.on_predict_end(logs);
-        else if (moment == "on_predict_batch_begin")
-          base.on_predict_batch_begin(number, logs);
-        else if (moment == "on_predict_batch_end")
-          base.on_predict_batch_end(number, logs);
+        } else if (moment == "on_epoch_end") {
+          base.add_logs(epoch, logs);
+          base.on_epoch_end(epoch, logs);
+        } else if (const auto run = kMomentsOfRuns.find(moment); run != kMomentsOfRuns.end()) {
+          (base.*run->second)(logs);
+        } else {
+          (base.*kMomentsOfBatches.at(moment))(number, logs);
+        }
         return to_python(logs);
       });
 
