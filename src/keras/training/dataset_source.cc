@@ -80,7 +80,8 @@ bool is_one_example(const Shape& shape, const Shape& input) {
   return true;
 }
 
-void check_batch(const Batch& batch, const data::Element& element, const ModelArrays& model,
+// `model`: for whose inputs an element may be one example; null: it is not looked at.
+void check_batch(const Batch& batch, const data::Element& element, const ModelArrays* model,
                  std::source_location where) {
   const auto refuse = [&](const auto&... why) {
     fail(ErrorCode::shape_mismatch, where, "an element of the dataset is ", element.spec(), ", ", why...,
@@ -92,9 +93,9 @@ void check_batch(const Batch& batch, const data::Element& element, const ModelAr
     if (examples < 0) examples = tensor.shape()[0];
     if (tensor.shape()[0] != examples) refuse("whose first dimensions, the number of examples, differ");
   });
-  for (size_t i = 0; i < std::min(batch.x.size(), model.shapes.size()); ++i)
-    if (is_one_example(batch.x[i].shape(), model.shapes[i]))
-      refuse("one example for the model's input ", model.shapes[i]);
+  for (size_t i = 0; model && i < std::min(batch.x.size(), model->shapes.size()); ++i)
+    if (is_one_example(batch.x[i].shape(), model->shapes[i]))
+      refuse("one example for the model's input ", model->shapes[i]);
 }
 
 class DatasetReader final : public BatchReader {
@@ -109,11 +110,16 @@ class DatasetReader final : public BatchReader {
     if (!arrangement_ || !arrangement_->describes(element.structure()))
       arrangement_.emplace(element.structure(), model_, where_);
     arrangement_->fill(element.flat(), batch);
-    check_batch(batch, element, model_, where_);
+    // A column without a second dimension whose last batch has one row looks like an example of one number.
+    check_batch(batch, element, gives_batches_ ? nullptr : &model_, where_);
+    gives_batches_ = true;
     return true;
   }
   data::IteratorState save() override { return iterator_.save(); }
-  void restore(const data::IteratorState& state) override { iterator_.restore(state, where_); }
+  void restore(const data::IteratorState& state) override {
+    iterator_.restore(state, where_);
+    gives_batches_ = true;
+  }
   std::optional<data::Explanation> explain() const override { return data::explain(iterator_); }
 
  private:
@@ -121,6 +127,7 @@ class DatasetReader final : public BatchReader {
   std::source_location where_;
   data::Iterator iterator_;
   std::optional<Arrangement> arrangement_;
+  bool gives_batches_ = false;  // as its first element has shown
 };
 
 class DatasetSource final : public Data::Source {

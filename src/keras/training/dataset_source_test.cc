@@ -153,6 +153,19 @@ TEST(DatasetSource, DataWithoutABatchIsRefused) {
   }
 }
 
+TEST(DatasetSource, TheLastBatchOfAColumnMayHaveOneRow) {
+  Sequential model({layers::Dense(1, {.input_shape = {1}})});
+  model.compile({.loss = "mse"});
+  const Tensor numbers = squeeze(column(9), {1});
+  const Dataset batched = Dataset::from_tensor_slices({numbers, numbers}).batch(4);
+  EXPECT_EQ(model.predict(batched, {.verbose = 0}).shape(), (Shape{9, 1}));
+  model.fit(batched, {.verbose = 0});
+  EXPECT_THAT(refusal([&] {
+                model.fit(Dataset::from_tensor_slices({column(9), numbers}), {.verbose = 0});
+              }),
+              HasSubstr("dataset.batch(batch_size)"));
+}
+
 TEST(DatasetSource, SingleExamplesAreRefused) {
   const Model model = linear();
   const auto fit = [&](const Dataset& data) { return refusal([&] { model.fit(data, {.verbose = 0}); }); };
