@@ -79,8 +79,8 @@ TEST(Variables, TakeOverWhatIsHandedToThemAlone) {
   w.assign(pair(5, 6));
   EXPECT_THAT(other.to_vector<float>(), ElementsAre(3, 4));
   // A view holds memory that is another tensor's.
-  Tensor whole = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
-  const Variable x(reshape(std::move(whole), {4}));
+  const Tensor whole = Tensor::from<float>({1, 2, 3, 4}, {2, 2});
+  const Variable x(reshape(whole, {4}));
   EXPECT_THAT(read(x), ElementsAre(1, 2, 3, 4));
 }
 

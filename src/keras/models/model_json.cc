@@ -105,7 +105,8 @@ Json written_arguments(const LayerCall& call, const Histories& histories) {
              call.layer.base()->inputs_are_arguments()) {
     args = inputs;
   } else {
-    args = Json::List{inputs};
+    args = Json::list();
+    args.push_back(inputs);  // compilers do not agree on what List{inputs} is
   }
   Json kwargs = Json::object();
   if (reverses(call.layer, call.inputs)) kwargs.set("reverse", true);
