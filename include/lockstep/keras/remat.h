@@ -25,8 +25,7 @@ struct RematMode;
 
 struct RematScopeOptions {
   // "full": every layer. A Sequential or functional model is cut into parts, where little passes from one to
-  // the next, and
-  //   each part is recomputed as a whole, but for the last one, whose values are needed at once.
+  // the next, and each part is recomputed as a whole, but for the last one, whose values are needed at once.
   // "activations": the activation functions of layers that have one.
   // "larger_than": layers with results of more than `output_size_threshold` elements, the batch included.
   // "list_of_layers": those whose names are in `layer_names`.

@@ -5,11 +5,11 @@ as Keras has it, and back. What stands in an .h5 file cannot change its length: 
 """
 
 import json
+import mmap
 import os
 import re
 import shutil
 import tempfile
-import zipfile
 from contextlib import contextmanager
 
 from ._keras_tensor import STAND_IN, mark_as_texts, mark_of
@@ -112,17 +112,35 @@ def _config_of(path):
     if os.path.isdir(path):
         path = os.path.join(path, _CONFIG)
         return _bytes(path) if os.path.exists(path) else None
-    if zipfile.is_zipfile(path):
+    if _is_archive(path):
+        import zipfile
         with zipfile.ZipFile(path) as archive:
             return archive.read(_CONFIG) if _CONFIG in archive.namelist() else None
-    return _bytes(path) if path.endswith((".h5", ".hdf5", ".json")) else None
+    if path.endswith((".h5", ".hdf5")):
+        return _bytes(path) if _contains(path, b'"string"') else None
+    return _bytes(path) if path.endswith(".json") else None
+
+
+def _is_archive(path):
+    import zipfile  # here and below: importing the package does without
+    return zipfile.is_zipfile(path)
+
+
+def _contains(path, bytes_):
+    """Whether the file, which may be one of gigabytes of weights, has these bytes somewhere."""
+    with open(path, "rb") as file:
+        if not os.fstat(file.fileno()).st_size:
+            return False
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            return mapped.find(bytes_) >= 0
 
 
 def _rewrite(source, target, change):
     """The file with its configuration changed; the rest is copied as it is."""
-    if not zipfile.is_zipfile(source):
+    if not _is_archive(source):
         _replace(source, target, change)
         return
+    import zipfile
     with zipfile.ZipFile(source) as before, zipfile.ZipFile(target, "w") as after:
         for entry in before.infolist():
             if entry.filename == _CONFIG:

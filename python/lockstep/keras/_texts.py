@@ -65,6 +65,8 @@ class _OfTexts(Layer):
         # None says something of how texts are taken apart; elsewhere it is what a setting begins with.
         config = {key: serialized(value, key) for key, value in settings.items() if value is not None or key in ("standardize", "split")}
         self._lookup = getattr(_lockstep, class_name).deserialize({"class_name": class_name, "config": {**config, "name": self.name}})
+        # All but the vocabulary: that is learned later, and may be long.
+        self._settings = {key: value for key, value in self._lookup.serialize()["config"].items() if key not in ("vocabulary", "idf_weights")}
 
     def get_config(self):
         return {**self._given, **self._lookup.serialize()["config"], "trainable": self.trainable}
@@ -123,7 +125,7 @@ class _OfTexts(Layer):
 
     @property
     def _gives_numbers_of_tokens(self):
-        return self._lookup.serialize()["config"]["output_mode"] == "int"
+        return self._settings["output_mode"] == "int"
 
 
 class _WithVocabulary(_OfTexts):
@@ -156,11 +158,14 @@ class _WithVocabulary(_OfTexts):
         """Some are known before there is a vocabulary."""
         if self._gives_numbers_of_tokens:
             return ops.zeros(self._shape_of_numbers(shapes[0]), dtypes.int64)
-        config = self._lookup.serialize()["config"]
-        size = config["max_tokens"] if config["pad_to_max_tokens"] else self._size_in_file
-        if config["vocabulary"] is not None or size is None:
+        size = self._settings["max_tokens"] if self._settings["pad_to_max_tokens"] else self._size_in_file
+        if self._has_vocabulary or size is None:
             return super()._like_results(shapes)
-        return ops.zeros(self._shape_of_counts(shapes[0], config["output_mode"], size), self.compute_dtype)
+        return ops.zeros(self._shape_of_counts(shapes[0], self._settings["output_mode"], size), self.compute_dtype)
+
+    @property
+    def _has_vocabulary(self):
+        return self._lookup.serialize()["config"]["vocabulary"] is not None
 
     def _in_model(self, inputs):
         try:
@@ -170,7 +175,7 @@ class _WithVocabulary(_OfTexts):
                                           f"{self.name}.adapt(texts) or set_vocabulary() first") from error
 
     def _in_call(self, inputs):
-        if saving.is_reading() and self._lookup.serialize()["config"]["vocabulary"] is None:  # which comes when the model is made
+        if saving.is_reading() and not self._has_vocabulary:  # which comes when the model is made
             return self._like_results([tuple(inputs.shape)])
         return super()._in_call(inputs)
 
@@ -186,7 +191,7 @@ class _WithVocabulary(_OfTexts):
 
     def save_assets(self, folder):
         """The vocabulary as a file, where it was learned."""
-        if self._given.get("vocabulary") is None and self._lookup.serialize()["config"]["vocabulary"] is not None:
+        if self._given.get("vocabulary") is None and self._has_vocabulary:
             pathlib.Path(folder, "vocabulary.txt").write_text("\n".join(self.get_vocabulary()), encoding="utf-8")
 
     def load_assets(self, folder):
@@ -205,11 +210,11 @@ class _WithVocabulary(_OfTexts):
     @property
     def _specials(self):
         """How many tokens stand before those that were learned, where tokens are counted."""
-        return self._lookup.serialize()["config"].get("num_oov_indices", 1)
+        return self._settings.get("num_oov_indices", 1)
 
     @property
     def _keeps_values(self):
-        return self._lookup.serialize()["config"]["output_mode"] == "tf_idf"
+        return self._settings["output_mode"] == "tf_idf"
 
     def save_own_variables(self, store):
         """What each token is worth, as Keras keeps it: those that are not known have the mean."""
@@ -281,7 +286,7 @@ class TextVectorization(_WithVocabulary):
         return [shape[0], size]
 
     def _shape_of_numbers(self, shape):
-        length = self._lookup.serialize()["config"]["output_sequence_length"]
+        length = self._settings["output_sequence_length"]
         return [shape[0], shape[0] % 97 + 1 if length is None else length]
 
     def _of(self, texts):
@@ -369,7 +374,7 @@ class StringLookup(_WithVocabulary):
         tokens = _array_of(tokens)
         array = np.asarray(tokens, dtype=object) if isinstance(tokens, (list, np.ndarray)) else None
         if array is not None and array.ndim > 1:
-            mode = self._lookup.serialize()["config"]["output_mode"]
+            mode = self._settings["output_mode"]
             if mode in ("int", "one_hot"):  # each by itself
                 each = self._lookup(_texts(array))
                 return ops.reshape(each, encoded_shape(array.shape, mode, each.shape[-1]))
@@ -381,7 +386,7 @@ class StringLookup(_WithVocabulary):
             return self._lookup.rows([_texts(list(row)) for row in map(_array_of, tokens)])
         made = self._lookup(_texts(tokens))
         # One text is an example of its own to modes that count: their result is that of a list of it.
-        return made[0] if one and self._lookup.serialize()["config"]["output_mode"] in ("int", "one_hot") else made
+        return made[0] if one and self._settings["output_mode"] in ("int", "one_hot") else made
 
 
 def _array_of(texts):
@@ -436,7 +441,7 @@ class Hashing(_OfTexts):
     def _of_rows(self, column, shape):
         """Of several values a row: each has bins of its own (one_hot), or a row has them together."""
         if self._each is None:
-            self._each = _lockstep.Hashing.deserialize({"class_name": "Hashing", "config": {**self._lookup.serialize()["config"], "output_mode": "one_hot"}})
+            self._each = _lockstep.Hashing.deserialize({"class_name": "Hashing", "config": {**self._settings, "output_mode": "one_hot"}})
         column = _lockstep.ops.reshape(column, [-1]) if isinstance(column, _lockstep.Tensor) else column
         each = _lockstep.ops.reshape(self._each(column), [*shape, self._num_bins])
         if self._output_mode != "one_hot":

@@ -95,6 +95,20 @@ bool takes_states(const std::string& class_name) {
   return among(kRecurrent, class_name);
 }
 
+// The list or object with function(part) in the place of every part; what has no parts, as it is.
+template <class F>
+Json mapped(const Json& json, const F& function) {
+  if (json.is_list()) {
+    Json list = Json::list();
+    for (const Json& item : json.items()) list.push_back(function(item));
+    return list;
+  }
+  if (!json.is_object()) return json;
+  Json object = Json::object();
+  for (const auto& [name, item] : json.members()) object.set(name, function(item));
+  return object;
+}
+
 // How the calls of one model are written anew.
 class Calls {
  public:
@@ -143,18 +157,6 @@ class Calls {
   }
 
  private:
-  static Json mapped(const Json& json, auto&& function) {
-    if (json.is_list()) {
-      Json list = Json::list();
-      for (const Json& item : json.items()) list.push_back(function(item));
-      return list;
-    }
-    if (!json.is_object()) return json;
-    Json object = Json::object();
-    for (const auto& [name, item] : json.members()) object.set(name, function(item));
-    return object;
-  }
-
   Json input(const Json& given, Json& kwargs) const {
     if (!is_history(given) && !is_constant(given))
       return mapped(given, [&](const Json& part) { return input(part, kwargs); });
@@ -229,7 +231,7 @@ Json metric_of(const Json& config) {
 bool is_operation_called_as_a_layer(const Json& layer) {
   constexpr const char* kBoth[] = {"Add", "Subtract", "Multiply", "Maximum", "Minimum", "Average", "Dot"};
   if (layer.contains("module") || !layer.contains("inbound_nodes") ||
-      std::find(std::begin(kBoth), std::end(kBoth), layer.at("class_name").as_string()) == std::end(kBoth))
+      !among(kBoth, layer.at("class_name").as_string()))
     return false;
   const Json::List& nodes = layer.at("inbound_nodes").items();
   return !nodes.empty() && nodes[0].is_object() && nodes[0].at("args").items().size() > 1;
@@ -241,14 +243,11 @@ void require_no_operation_of_tensorflow(const Json& layer) {
   if (class_name != "TFOpLambda" && class_name != "SlicingOpLambda" && class_name != "TensorFlowOpLayer")
     return;
   const Json& config = layer.at("config");
+  const Json* given = own_name(layer);
+  const Json name = given ? *given : Json("?");
   const Json* op = config.is_object() ? config.find("function") : nullptr;
-  const Json* name = own_name(layer);
-  fail(ErrorCode::unsupported, std::source_location::current(), "layer ", name ? *name : Json("?"),
-       " of a model of Keras 2 is the operation ",
-       op     ? *op
-       : name ? *name
-              : Json("?"),
-       " of TensorFlow (", class_name,
+  fail(ErrorCode::unsupported, std::source_location::current(), "layer ", name,
+       " of a model of Keras 2 is the operation ", op ? *op : name, " of TensorFlow (", class_name,
        "), which is not read; make the model anew with layers or keras.ops in its place, and load the "
        "weights");
 }
@@ -305,17 +304,7 @@ Json model_of(const std::string& class_name, const Json& config) {
 }  // namespace
 
 Json as_keras3(const Json& json) {
-  if (json.is_list()) {
-    Json list = Json::list();
-    for (const Json& item : json.items()) list.push_back(as_keras3(item));
-    return list;
-  }
-  if (!json.is_object()) return json;
-  if (!is_object_of_keras(json)) {
-    Json object = Json::object();
-    for (const auto& [name, value] : json.members()) object.set(name, as_keras3(value));
-    return object;
-  }
+  if (!is_object_of_keras(json)) return mapped(json, as_keras3);
   const Json& config = json.at("config");
   std::string class_name = json.at("class_name").as_string();
   // Optimizers of Keras 2.11 and later were registered like classes of one's own.
