@@ -1,5 +1,6 @@
 // The C++ side of bench/python/front.py: the same works, called the same way as workers.py is.
 #include <chrono>
+#include <cstdlib>
 #include <functional>
 #include <iostream>
 #include <map>
@@ -34,6 +35,8 @@ std::function<void(int)> call() {
 }  // namespace
 
 int main() {
+  if (const char* threads = std::getenv("OMP_NUM_THREADS"))
+    tf::config::threading::set_intra_op_parallelism_threads(std::atoi(threads));
   std::map<std::string, std::function<void(int)>> works{{"call", call()}, {"fit", fit()}};
   for (const auto& [name, work] : works) std::cout << name << " ";
   std::cout << std::endl;  // NOLINT: whoever waits for this line reads it now

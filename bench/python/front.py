@@ -4,7 +4,8 @@
 
 LOCKSTEP_BENCH_PYTHON names a Python that has TensorFlow, Keras, JAX and PyTorch; those that it lacks are left out. Every side is a
 process of its own, and its readings are taken in turn with those of the others, so that what else the machine does falls on all of
-them: compare the figures of one run with each other, not with those of another. All run on one thread of computation.
+them: compare the figures of one run with each other, not with those of another. All compute on one thread, or on --threads; what a framework does beside that, as
+gathering the next batch, it does on the other cores.
 
 Where memory lies makes one process 5% faster than another of the same program, so several of each side are asked. Processes that ran
 side by side are a pair: a ratio is the median over the pairs, and behind it stands the middle half of them. Where that is wide, or the
@@ -23,8 +24,10 @@ import time
 
 FOLDER = pathlib.Path(__file__).resolve().parent
 BUILD = FOLDER.parents[1] / "build" / "release"
-ONE_THREAD = {name: "1" for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS",
-                                     "TF_NUM_INTEROP_THREADS")}
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+# Threads of a team go on spinning for tens of milliseconds when they have nothing more to do (libgomp's, without OMP_WAIT_POLICY), on the
+# cores of the side that is next.
+QUIET_SECONDS = 0.1
 # Of each work: how many calls are one reading, what it is measured in, and the sides that do it.
 WORKS = {
     "add": (20000, 1e9, "ns", ("lockstep", "numpy", "tensorflow")),
@@ -37,13 +40,14 @@ WORKS = {
 class Side:
     """A process that answers what a call takes."""
 
-    def __init__(self, command, **environment):
+    def __init__(self, command, threads, **environment):
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                                         env={**os.environ, **ONE_THREAD, **environment})
+                                         env={**os.environ, **{name: str(threads) for name in THREADS}, **environment})
         self.works = self._process.stdout.readline().split()
 
     def seconds(self, work, count):
         """What a call takes, and how much of it processors worked for all threads."""
+        time.sleep(QUIET_SECONDS)
         before = self._worked()
         print(work, count, file=self._process.stdin, flush=True)
         taken = float(self._process.stdout.readline())
@@ -58,7 +62,7 @@ class Side:
         self._process.wait()
 
 
-def sides(wanted):
+def sides(wanted, threads):
     """The sides that there are, by name."""
     here, other = [sys.executable, "-B"], [os.environ.get("LOCKSTEP_BENCH_PYTHON", "python3"), "-B"]
     worker = str(FOLDER / "workers.py")
@@ -71,7 +75,7 @@ def sides(wanted):
     for name in wanted:
         command, environment = commands[name]
         try:
-            side = Side(command, **environment)
+            side = Side(command, threads, **environment)
         except OSError:
             side = None
         if side is None or not side.works:
@@ -81,12 +85,12 @@ def sides(wanted):
     return made
 
 
-def compare(work, processes, rounds):
+def compare(work, processes, rounds, threads):
     """{side: (time, processor time) of its processes, one after the other}, medians of readings taken in turn with those of the other sides."""
     count, _, _, wanted = WORKS[work]
     taken = {}
     for _ in range(processes):
-        made, readings = sides(wanted), {}
+        made, readings = sides(wanted, threads), {}
         for side in made.values():
             side.seconds(work, max(2, count // 5))
         for number in range(rounds):
@@ -138,6 +142,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
     parser.add_argument("--processes", type=int, default=3, help="processes of every side")
     parser.add_argument("--rounds", type=int, default=9, help="readings of every process")
+    parser.add_argument("--threads", type=int, default=1, help="threads that every side computes on; default: 1")
     parser.add_argument("--core", type=int, help="the core that all sides run on; default: all cores")
     parser.add_argument("works", nargs="*", choices=[*WORKS, "import", []], help="default: all")
     options = parser.parse_args()
@@ -150,7 +155,7 @@ def main():
         if work == "import":
             told(work, importing(options.processes * options.rounds), 1e3, "ms")
         else:
-            told(work, compare(work, options.processes, options.rounds), *WORKS[work][1:3])
+            told(work, compare(work, options.processes, options.rounds, options.threads), *WORKS[work][1:3])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """One side of a comparison, in a process of its own: `workers.py SIDE`.
 
-A line "WORK COUNT" on the standard input makes COUNT calls of that work; the answer is the seconds that one took. Sides are
-lockstep, numpy, tensorflow, and keras (on the backend that KERAS_BACKEND names). What a side cannot do it says at the start: its
-first line lists its works.
+It computes on OMP_NUM_THREADS threads. A line "WORK COUNT" on the standard input makes COUNT calls of that work; the answer is the
+seconds that one took. Sides are lockstep, numpy, tensorflow, and keras (on the backend that KERAS_BACKEND names). What a side cannot do
+it says at the start: its first line lists its works.
 """
 
 import os
@@ -65,6 +65,7 @@ def works_of(side):
         import lockstep as tf
     else:
         import tensorflow as tf
+    tf.config.threading.set_intra_op_parallelism_threads(int(os.environ["OMP_NUM_THREADS"]))
     works = {"add": add_of(tf.constant([1.0, 2.0, 3.0]), tf.constant([4.0, 5.0, 6.0])), "call": compiled(tf)}
     return works if side != "lockstep" else {**works, **training(tf.keras)}
 

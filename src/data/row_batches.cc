@@ -1,10 +1,12 @@
 #include "data/row_batches.h"
 
 #include <atomic>
+#include <chrono>
 #include <utility>
 #include <vector>
 
 #include "base/worker.h"
+#include "data/ahead_choice.h"
 #include "data/row_gather.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/random.h"
@@ -44,32 +46,34 @@ class ShuffledRowsOnHost final : public RowBatches {
   ShuffledRowsOnHost(const TensorList& arrays, const RowBatchOptions& options)
       : RowBatches(arrays, options.batch_size),
         threads_(options.threads),
+        choice_(options.ahead_choice),
         order_(random_permutation(random::default_generator().advance(), rows_)) {
     int64_t bytes = 0;
     for (const Tensor& array : arrays_) bytes += static_cast<int64_t>(array.spec().bytes());
     const bool large = bytes / rows_ * batch_size_ >= kPrefetchBytes;
     // Two batches or fewer: nothing to be ahead of.
-    if (options.free_threads > 0 && large && rows_ > 2 * batch_size_) worker_.emplace(Waiting::spins_first);
+    may_be_ahead_ = options.free_threads > 0 && large && rows_ > 2 * batch_size_;
   }
   ~ShuffledRowsOnHost() override {
     if (worker_) worker_->wait();
   }
 
   bool next(TensorList& batch) override {
-    if (!worker_) {
+    const bool ahead = may_be_ahead_ && (!choice_ || choice_->ahead(now_ns()));
+    if (!ahead_) {
       if (!claim(batch)) return false;
       gather_.copy(threads_);
-      return true;
+    } else {
+      if (!*ahead_) return false;
+      // A worker that has no core yet is not waited for.
+      if (!taken_.exchange(true, std::memory_order_acq_rel))
+        gather_.copy(threads_);
+      else
+        worker_->wait();
+      std::swap(batch, next_);
     }
-    if (!ahead_) claim_ahead();
-    if (!*ahead_) return false;
-    // A worker that has no core yet is not waited for.
-    if (!taken_.exchange(true, std::memory_order_acq_rel))
-      gather_.copy(threads_);
-    else
-      worker_->wait();
-    std::swap(batch, next_);
-    claim_ahead();
+    ahead_.reset();
+    if (ahead) claim_ahead();
     return true;
   }
 
@@ -96,6 +100,7 @@ class ShuffledRowsOnHost final : public RowBatches {
   void claim_ahead() {
     ahead_ = claim(next_);
     if (!*ahead_) return;
+    if (!worker_) worker_.emplace(Waiting::spins_first);
     taken_.store(false, std::memory_order_release);
     // A worker that has not come to its last task yet finds this one.
     if (!idle_.load(std::memory_order_acquire)) return;
@@ -108,14 +113,18 @@ class ShuffledRowsOnHost final : public RowBatches {
     idle_.store(true, std::memory_order_release);
   }
 
+  static int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
   int threads_;
+  bool may_be_ahead_ = false;
+  std::shared_ptr<AheadChoice> choice_;
   TabledPermutation order_;
   std::vector<int64_t> numbers_;  // of the rows that are claimed
   RowGather gather_;
   TensorList next_;                // the batch that is claimed ahead
   std::atomic<bool> taken_{true};  // somebody copies it, or has
   std::atomic<bool> idle_{true};   // the worker has ended its last task
-  std::optional<bool> ahead_;      // whether there is such a batch; nothing is known before the first call
+  std::optional<bool> ahead_;      // whether there is such a batch; nullopt where none was claimed
   std::optional<Worker> worker_;
 };
 

@@ -11,6 +11,8 @@
 
 namespace lockstep::data {
 
+class AheadChoice;
+
 struct RowBatchOptions {
   int64_t batch_size = 32;
   // In the order of random::permutation, on every kind of device: it follows from the state of the default
@@ -20,6 +22,8 @@ struct RowBatchOptions {
   // before it is asked for.
   int threads = 1;
   int free_threads = 0;
+  // Finds out whether that is worth it, from pass to pass. Null: it is.
+  std::shared_ptr<AheadChoice> ahead_choice = nullptr;
 };
 
 // Used by one thread at a time.

@@ -86,8 +86,12 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
   layout.devices = gpus(2);
   layout.replicas = 2;
   layout.slices = execute::slice_batch(2, 2);
-  for (const bool early : {true, false}) {
-    SCOPED_TRACE(early ? "early" : "late");
+  // The first launch of a kernel loads its code, and the driver may wait for all that runs before: who waited
+  // is looked at from the second time on.
+  enum class Filled : uint8_t { for_warm_up, early, late };
+  for (const Filled filled : {Filled::for_warm_up, Filled::early, Filled::late}) {
+    SCOPED_TRACE(filled == Filled::late ? "late" : "early");
+    const bool early = filled != Filled::late;
     TensorList addends, results, operands;
     for (int d = 0; d < 2; ++d) {
       addends.push_back(Tensor::full(DType::float32, {kCount}, d + 1.5, gpu(d)));
@@ -128,11 +132,8 @@ TEST_F(GpuOverlap, SumsHappenBesideTheComputation) {
       const observe::StepRecord record = own.end_step();
       // Counted where the device waited, not where the threads met.
       const int64_t exposed = record.times[Category::exposed_communication];
-      if (early) {
-        EXPECT_EQ(exposed, 0);
-      } else {
-        EXPECT_GT(exposed, 0);
-      }
+      if (filled == Filled::early) EXPECT_EQ(exposed, 0);
+      if (filled == Filled::late) EXPECT_GT(exposed, 0);
       EXPECT_EQ(record.counts[observe::Counter::communication_bytes], kCount * 4);
     };
     std::thread other([&] { run(1); });

@@ -9,6 +9,7 @@
 
 #include "comm/connection.h"
 #include "comm/workers.h"
+#include "data/ahead_choice.h"
 #include "data/host.h"
 #include "device/cpu_device.h"
 #include "distribute/worker_summaries.h"
@@ -124,7 +125,8 @@ data::RowBatchOptions reading(const FitOptions& options, const distribute::Strat
   return {.batch_size = options.batch_size,
           .shuffle = options.shuffle,
           .threads = threads,
-          .free_threads = std::max(0, available_cores() - std::max(threads, busy))};
+          .free_threads = std::max(0, available_cores() - std::max(threads, busy)),
+          .ahead_choice = std::make_shared<data::AheadChoice>()};
 }
 
 int next_number() {
