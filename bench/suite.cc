@@ -246,6 +246,15 @@ std::string why_no_gpu() {
 
 Device& device_of(const Row& row, int threads) { return row.on_gpu ? gpu() : device_with(threads); }
 
+// Without op determinism, as other frameworks are unless they are told.
+class AnyOrder {
+ public:
+  AnyOrder() { config::enable_op_determinism(false); }
+  ~AnyOrder() { config::enable_op_determinism(); }
+  AnyOrder(const AnyOrder&) = delete;
+  AnyOrder& operator=(const AnyOrder&) = delete;
+};
+
 std::vector<Candidate> row_candidates(const Row& row, int threads) {
   Device& device = device_of(row, threads);
   const Exercise exercise{.task = row.task, .batch = row.batch, .policy = row.policy};
@@ -261,11 +270,15 @@ std::vector<Candidate> row_candidates(const Row& row, int threads) {
   }
   if (!row.on_gpu) return list;
   if (row.network->attends && row.policy == "mixed_bfloat16") {
-    config::enable_op_determinism(false);
+    const AnyOrder scope;
     list.push_back(
         measured_candidate("Lockstep, any order", measured_step(*row.network, exercise, device), device));
     list.back().aside = true;
-    config::enable_op_determinism();
+    // Settings belong to a function's signature: it is called under those that it was measured under.
+    list.back().read = [read = list.back().read](int iterations) {
+      const AnyOrder scope;
+      return read(iterations);
+    };
   }
   if (row.policy != "tf32") add_steps_at_once(list, measured.step, row.batch);
   if (row.network->name == "mlp" && row.policy == "float32") list.push_back(fit_candidate(row.batch));
