@@ -218,7 +218,7 @@ void add_first_steps(std::vector<Result>& results, const Work& work, int threads
 }
 
 Measurement measured(Work work, int threads, const Options& options, const Peers* peers) {
-  const bool large = work.row && work.row->batch == 0;
+  const bool large = work.row && work.row->large;
   if (large) {
     Row row = *work.row;
     row.batch = largest_batch(row, device_of(row, threads), memory_for_steps());
@@ -236,7 +236,9 @@ Measurement measured(Work work, int threads, const Options& options, const Peers
                 .items = work.items,
                 .item = work.item};
   if (large) {
-    m.results = measure_apart(std::move(candidates), others, effort, [&] { peers->release(); });
+    m.results = measure_apart(std::move(candidates), others, effort, [&] {
+      if (peers) peers->release();
+    });
   } else {
     candidates.insert(candidates.end(), others.begin(), others.end());
     m.results = measure(candidates, effort);

@@ -28,24 +28,41 @@ using keras::KerasTensor;
 using keras::KerasTensorList;
 using keras::optimizers::Optimizer;
 
+// The settings that kernels are chosen by are part of a function's signature, so a step is called under those
+// that it was made under.
+class KernelScope {
+ public:
+  explicit KernelScope(const Exercise& exercise)
+      : tf32_(config::tensor_float_32_execution_enabled()),
+        op_determinism_(config::op_determinism_enabled()) {
+    set(exercise.policy == "tf32", exercise.op_determinism);
+  }
+  ~KernelScope() { set(tf32_, op_determinism_); }
+  KernelScope(const KernelScope&) = delete;
+  KernelScope& operator=(const KernelScope&) = delete;
+
+ private:
+  static void set(bool tf32, bool op_determinism) {
+    config::enable_tensor_float_32_execution(tf32);
+    config::enable_op_determinism(op_determinism);
+  }
+  bool tf32_, op_determinism_;
+};
+
 // Layers are made, and kernels prepared, under a policy.
 class PolicyScope {
  public:
-  explicit PolicyScope(const std::string& policy)
-      : before_(keras::mixed_precision::global_policy()), tf32_(config::tensor_float_32_execution_enabled()) {
-    keras::mixed_precision::set_global_policy(policy == "tf32" ? "float32" : policy);
-    config::enable_tensor_float_32_execution(policy == "tf32");
+  explicit PolicyScope(const Exercise& exercise)
+      : kernels_(exercise), before_(keras::mixed_precision::global_policy()) {
+    keras::mixed_precision::set_global_policy(exercise.policy == "tf32" ? "float32" : exercise.policy);
   }
-  ~PolicyScope() {
-    keras::mixed_precision::set_global_policy(before_);
-    config::enable_tensor_float_32_execution(tf32_);
-  }
+  ~PolicyScope() { keras::mixed_precision::set_global_policy(before_); }
   PolicyScope(const PolicyScope&) = delete;
   PolicyScope& operator=(const PolicyScope&) = delete;
 
  private:
+  KernelScope kernels_;
   keras::DTypePolicy before_;
-  bool tf32_;
 };
 
 using MakeModel = std::function<keras::Model()>;
@@ -61,7 +78,7 @@ std::function<NetworkStep(const Exercise&)> classifier(MakeModel make_model, Mak
                                                        MakeTensor labels,
                                                        const MakeOptimizer& make_optimizer = adam) {
   return [=](const Exercise& exercise) {
-    const PolicyScope policy(exercise.policy);
+    const PolicyScope policy(exercise);
     Device& place = exercise.task == Task::host ? device_by_name("/CPU:0") : current_device();
     const Tensor x = inputs(exercise.batch).to(place);
     std::optional<keras::RematScope> recomputing;
@@ -170,7 +187,7 @@ keras::Model embedding_bag() {
 std::function<NetworkStep(const Exercise&)> attention(int64_t length) {
   constexpr int64_t kHeads = 12, kSize = 64;
   return [=](const Exercise& exercise) {
-    const PolicyScope policy(exercise.policy);
+    const PolicyScope policy(exercise);
     TensorList arguments;  // and what arrives at the result
     for (uint64_t i = 1; i <= 4; ++i)
       arguments.push_back(cast(models::random_inputs({exercise.batch, length, kHeads, kSize}, i),
@@ -336,26 +353,31 @@ NetworkStep::NetworkStep(FunctionCore::Body body, TensorList arguments, size_t r
                                            FunctionOptions{.name = "step", .replicas = exercise.replicas},
                                            std::source_location::current())),
       arguments_(std::move(arguments)),
-      results_(results) {
+      results_(results),
+      exercise_(exercise) {
   (*this)();  // while the policy holds
 }
 
 void NetworkStep::operator()() const {
+  const KernelScope scope(exercise_);
   std::array<Tensor, 3> results;
   core_->call(arguments_, std::span(results).first(results_), std::source_location::current());
 }
 
 bool NetworkStep::run_rows(std::span<const Tensor> arrays, int64_t rows, int64_t runs) const {
+  const KernelScope scope(exercise_);
   Tensor loss;
   return core_->call({.arrays = arrays, .order = {}, .first = 0, .rows = rows, .runs = runs},
                      std::span(&loss, 1), std::source_location::current());
 }
 
 ProgramStatistics NetworkStep::statistics() const {
+  const KernelScope scope(exercise_);
   return core_->statistics(arguments_, std::source_location::current());
 }
 
 std::string NetworkStep::explain() const {
+  const KernelScope scope(exercise_);
   return core_->explain(arguments_, std::source_location::current());
 }
 

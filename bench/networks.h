@@ -27,7 +27,8 @@ struct Exercise {
   // "float32" (TF32 off), "tf32" or "mixed_bfloat16" (weights in float32).
   std::string policy = "float32";
   ReplicaOptions replicas = {};
-  bool recomputes = false;  // what the forward pass makes, in the backward pass (keras::RematScope)
+  bool op_determinism = true;  // false: what kernels add up in any order they may
+  bool recomputes = false;     // what the forward pass makes, in the backward pass (keras::RematScope)
 };
 
 // A compiled step of a network with its arguments, on the device of the scope that it was made in. It has run
@@ -49,6 +50,7 @@ class NetworkStep {
   std::shared_ptr<FunctionCore> core_;
   TensorList arguments_;
   size_t results_;
+  Exercise exercise_;
 };
 
 struct Network {

@@ -214,7 +214,8 @@ std::vector<Row> large_rows() {
   for (const Network& network : networks())
     for (const std::string& policy : policies())
       if (!network.gpu_batches.empty())
-        rows.push_back({.on_gpu = true, .network = &network, .policy = policy, .standard = true});
+        rows.push_back(
+            {.on_gpu = true, .network = &network, .policy = policy, .standard = true, .large = true});
   return rows;
 }
 
@@ -246,21 +247,12 @@ std::string why_no_gpu() {
 
 Device& device_of(const Row& row, int threads) { return row.on_gpu ? gpu() : device_with(threads); }
 
-// Without op determinism, as other frameworks are unless they are told.
-class AnyOrder {
- public:
-  AnyOrder() { config::enable_op_determinism(false); }
-  ~AnyOrder() { config::enable_op_determinism(); }
-  AnyOrder(const AnyOrder&) = delete;
-  AnyOrder& operator=(const AnyOrder&) = delete;
-};
-
 std::vector<Candidate> row_candidates(const Row& row, int threads) {
   Device& device = device_of(row, threads);
   const Exercise exercise{.task = row.task, .batch = row.batch, .policy = row.policy};
   const Measured measured = measured_step(*row.network, exercise, device);
   std::vector<Candidate> list{measured_candidate("Lockstep", measured, device)};
-  if (row.task != Task::train) return list;
+  if (row.task != Task::train || row.large) return list;
   if (row.network->deep) {
     Exercise again = exercise;
     again.recomputes = true;
@@ -270,17 +262,15 @@ std::vector<Candidate> row_candidates(const Row& row, int threads) {
   }
   if (!row.on_gpu) return list;
   if (row.network->attends && row.policy == "mixed_bfloat16") {
-    const AnyOrder scope;
+    Exercise any_order = exercise;
+    any_order.op_determinism = false;
     list.push_back(
-        measured_candidate("Lockstep, any order", measured_step(*row.network, exercise, device), device));
+        measured_candidate("Lockstep, any order", measured_step(*row.network, any_order, device), device));
     list.back().aside = true;
-    // Settings belong to a function's signature: it is called under those that it was measured under.
-    list.back().read = [read = list.back().read](int iterations) {
-      const AnyOrder scope;
-      return read(iterations);
-    };
   }
-  if (row.policy != "tf32") add_steps_at_once(list, measured.step, row.batch);
+  // What a launch costs is nothing to a step of so much memory, and it would be held twice.
+  constexpr int64_t kMostMemory = int64_t{1} << 30;
+  if (measured.memory <= kMostMemory) add_steps_at_once(list, measured.step, row.batch);
   if (row.network->name == "mlp" && row.policy == "float32") list.push_back(fit_candidate(row.batch));
   if (row.network->name == "resnet50" && row.standard && config::list_logical_devices("GPU").size() > 1) {
     const DeviceScope scope(device);

@@ -19,8 +19,9 @@ struct Row {
   const Network* network = nullptr;
   Task task = Task::train;
   std::string policy = "float32";
-  int64_t batch = 0;      // 0: as large as fits
+  int64_t batch = 0;      // 0: as large as fits, which is not known yet
   bool standard = false;  // is run where nobody asks for all
+  bool large = false;     // the batch is as large as fits: there is room for this one step alone
 
   std::string work() const;  // "gpu/lenet/float32", "gpu/predict/lenet/float32", "cpu/host/mlp/float32"
   std::string id() const;    // with the batch, or "large"

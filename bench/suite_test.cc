@@ -14,6 +14,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/device/config.h"
 #include "lockstep/keras/applications.h"
+#include "lockstep/ops/math.h"
 
 namespace lockstep::bench {
 namespace {
@@ -60,6 +61,7 @@ TEST(Rows, HaveNamesOfTheirOwn) {
     EXPECT_TRUE(names.contains(id)) << id;
   EXPECT_EQ(row_of("gpu/predict/gru/tf32/256").task, Task::predict);
   EXPECT_EQ(row_of("gpu/gpt2/mixed_bfloat16/large").batch, 0);
+  EXPECT_TRUE(row_of("gpu/gpt2/mixed_bfloat16/large").large);
   EXPECT_THROW(row_of("gpu/lenet/float32/127"), Error);
 }
 
@@ -126,6 +128,27 @@ TEST(Networks, MistakesAreNamed) {
   } catch (const Error& error) {
     EXPECT_NE(error.message().find("lenet, "), std::string::npos) << error.message();
   }
+}
+
+// Under other settings a function is compiled once more, into kernels that nobody asked for and memory that
+// nobody counted.
+TEST(NetworkStep, IsCalledUnderTheSettingsThatItWasMadeUnder) {
+  int traces = 0;
+  const auto body = [&](std::span<const Tensor> in) {
+    ++traces;
+    EXPECT_TRUE(config::tensor_float_32_execution_enabled());
+    EXPECT_FALSE(config::op_determinism_enabled());
+    return TensorList{in[0] + 1.0};
+  };
+  const NetworkStep step(body, {Tensor::full(DType::float32, {4}, 1)}, 1,
+                         {.policy = "tf32", .op_determinism = false});
+  EXPECT_FALSE(config::tensor_float_32_execution_enabled());
+  EXPECT_TRUE(config::op_determinism_enabled());
+  step();
+  step.statistics();
+  EXPECT_EQ(traces, 1);
+  EXPECT_FALSE(config::tensor_float_32_execution_enabled());
+  EXPECT_TRUE(config::op_determinism_enabled());
 }
 
 // Logical devices are chosen once in a process.
