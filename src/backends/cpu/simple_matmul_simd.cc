@@ -74,7 +74,8 @@ void* tile(const cpu::MatmulTile& t) {
   C* b = a + kTileRows * kTileDepth;
   C* c = b + kTileDepth * kTileColumns;
   const int64_t rows = (t.rows + kRows - 1) / kRows * kRows;
-  for (int64_t i = 0; i < rows * kTileColumns; ++i) c[i] = C(0);
+  if (!t.add)
+    for (int64_t i = 0; i < rows * kTileColumns; ++i) c[i] = C(0);
   for (int64_t first = 0; first < t.depth; first += kTileDepth) {
     const int64_t depth = t.depth - first < kTileDepth ? t.depth - first : kTileDepth;
     pack<kRows>(a, static_cast<const T*>(t.a) + first * t.a_column, t.a_row, t.a_column, t.rows, depth);

@@ -22,6 +22,7 @@ struct MatmulTile {
   const void* b;
   int64_t b_row, b_column;
   int64_t rows, columns, depth;  // rows <= kTileRows, columns <= kTileColumns
+  bool add = false;              // to the tile that the workspace holds, of the same rows and columns
   void* workspace;               // kTileElements of the type that is computed in
 };
 

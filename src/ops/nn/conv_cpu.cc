@@ -1,5 +1,6 @@
-// Convolution on the CPU: oneDNN for float32 and bfloat16, an own kernel for the first layer on grey
-// images, plain loops for the rest.
+// Convolution on the CPU: oneDNN for float32 and bfloat16, an own kernel for the first layer on grey images,
+// products of gathered patches (im2col) for float64 and what oneDNN has no kernel for, plain loops for the rest.
+// float16, and bfloat16 on processors for which oneDNN has no kernels of it, are computed in float32.
 //
 // Activations stay N(D)HWC: oneDNN's direct kernels are as fast on them as on its blocked layouts.
 // Filters are given to it in the layout it asks for, reordered in every launch (1 to 3 us for a filter of
@@ -12,10 +13,12 @@
 #include "backends/cpu/dnnl_sequence.h"
 #include "backends/cpu/product_threads.h"
 #include "backends/cpu/simd.h"
+#include "backends/cpu/widened_kernel.h"
 #include "base/parallel.h"
 #include "ops/nn/conv.h"
 #include "ops/nn/conv_cpu_simd.h"
 #include "ops/nn/conv_loops_cpu.h"
+#include "ops/nn/conv_products_cpu.h"
 
 namespace lockstep {
 namespace {
@@ -288,56 +291,66 @@ bool dnnl_serves(const KernelRequest& request) {
                      [](const OperandLayout& operand) { return operand.spec.shape.size() > 0; });
 }
 
-// `results`: what Winograd's tiles cover.
+// `results`: what Winograd's tiles cover. Null where oneDNN has no kernel that may be used.
 template <class Try>
-std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, const Problem& p, const Dims& results,
-                                     Try try_prepare) {
+std::unique_ptr<Kernel> prepare_dnnl(const Problem& p, const Dims& results, Try try_prepare) {
   const TeamScope team(p.threads);
-  std::unique_ptr<Kernel> kernel;
-  // What it refuses is served all the same.
   try {
+    std::unique_ptr<Kernel> kernel;
     if (winograd_pays(p, results)) kernel = try_prepare(p, dnnl::algorithm::convolution_winograd);
-    if (!kernel) kernel = try_prepare(p, dnnl::algorithm::convolution_direct);
+    return kernel ? std::move(kernel) : try_prepare(p, dnnl::algorithm::convolution_direct);
   } catch (const dnnl::error&) {
-    kernel.reset();
+    return nullptr;
   }
-  return kernel ? std::move(kernel) : cpu::prepare_conv_loops(request);
 }
 
-std::unique_ptr<Kernel> prepare_sum(const KernelRequest& request) {
-  if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
+std::unique_ptr<Kernel> prepare_dnnl_sum(const KernelRequest& request) {
   const Problem p(request, request.shape(0), request.outputs[0].spec.shape);
-  return prepare_dnnl(request, p, p.attrs.window.output(), try_forward);
+  return prepare_dnnl(p, p.attrs.window.output(), try_forward);
+}
+
+std::unique_ptr<Kernel> prepare_dnnl_backprop_input(const KernelRequest& request) {
+  const Problem p(request, request.outputs[0].spec.shape, request.shape(1));
+  return prepare_dnnl(p, p.attrs.window.input, try_backprop_input);
+}
+
+std::unique_ptr<Kernel> prepare_dnnl_backprop_filter(const KernelRequest& request) {
+  Problem p(request, request.shape(0), request.shape(1));
+  // oneDNN 2.6.3: on volumes, with strides and padding, bfloat16 kernels read what nobody wrote.
+  if (p.attrs.window.rank() == 3 && p.type == memory::data_type::bf16 && p.strided() && p.padded())
+    p = p.in_float32();
+  return prepare_dnnl(p, p.attrs.window.output(), try_backprop_filter);
+}
+
+// Without an activation.
+std::unique_ptr<Kernel> prepare_plain(const KernelRequest& request) {
+  std::unique_ptr<Kernel> kernel;
+  if (dnnl_serves(request)) {
+    switch (conv_direction(request.op)) {
+      case ConvDirection::forward: kernel = prepare_dnnl_sum(request); break;
+      case ConvDirection::backprop_input: kernel = prepare_dnnl_backprop_input(request); break;
+      case ConvDirection::backprop_filter: kernel = prepare_dnnl_backprop_filter(request); break;
+    }
+  }
+  if (kernel) return kernel;
+  if (size_of(request.dtype(0)) == 2) return cpu::prepare_in_float32(request, prepare_plain);
+  kernel = cpu::prepare_conv_products(request);
+  return kernel ? std::move(kernel) : cpu::prepare_conv_loops(request);
 }
 
 std::unique_ptr<Kernel> prepare_forward(const KernelRequest& request) {
   if (dnnl_serves(request))
     if (auto kernel = try_grey_conv(request)) return kernel;
-  return cpu::with_activation(prepare_sum(request), request.attrs<ConvAttrs>().epilogue, request);
-}
-
-std::unique_ptr<Kernel> prepare_backprop_input(const KernelRequest& request) {
-  if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
-  const Problem p(request, request.outputs[0].spec.shape, request.shape(1));
-  return prepare_dnnl(request, p, p.attrs.window.input, try_backprop_input);
-}
-
-std::unique_ptr<Kernel> prepare_backprop_filter(const KernelRequest& request) {
-  if (!dnnl_serves(request)) return cpu::prepare_conv_loops(request);
-  Problem p(request, request.shape(0), request.shape(1));
-  // oneDNN 2.6.3: on volumes, with strides and padding, bfloat16 kernels read what nobody wrote.
-  if (p.attrs.window.rank() == 3 && p.type == memory::data_type::bf16 && p.strided() && p.padded())
-    p = p.in_float32();
-  return prepare_dnnl(request, p, p.attrs.window.output(), try_backprop_filter);
+  return cpu::with_activation(prepare_plain(request), request.attrs<ConvAttrs>().epilogue, request);
 }
 
 const RegisterKernel registered[] = {
     {DeviceKind::cpu, kConv2d, {.prepare = prepare_forward}},
-    {DeviceKind::cpu, kConv2dBackpropInput, {.prepare = prepare_backprop_input}},
-    {DeviceKind::cpu, kConv2dBackpropFilter, {.prepare = prepare_backprop_filter}},
+    {DeviceKind::cpu, kConv2dBackpropInput, {.prepare = prepare_plain}},
+    {DeviceKind::cpu, kConv2dBackpropFilter, {.prepare = prepare_plain}},
     {DeviceKind::cpu, kConv3d, {.prepare = prepare_forward}},
-    {DeviceKind::cpu, kConv3dBackpropInput, {.prepare = prepare_backprop_input}},
-    {DeviceKind::cpu, kConv3dBackpropFilter, {.prepare = prepare_backprop_filter}},
+    {DeviceKind::cpu, kConv3dBackpropInput, {.prepare = prepare_plain}},
+    {DeviceKind::cpu, kConv3dBackpropFilter, {.prepare = prepare_plain}},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Convolution as plain loops, for what oneDNN does not do: float64 and float16, empty tensors, and
-// shapes for which it has no fast kernel. Results do not depend on the number of threads.
+// Convolution as plain loops, for what neither oneDNN nor products of patches serve: narrow groups in float64,
+// and empty tensors. Results do not depend on the number of threads.
 #pragma once
 
 #include <memory>
@@ -8,7 +8,7 @@
 
 namespace lockstep::cpu {
 
-// For the convolutions and their backprops, on contiguous operands of any floating-point dtype.
+// For the convolutions and their backprops, on contiguous operands of float32 or float64.
 std::unique_ptr<Kernel> prepare_conv_loops(const KernelRequest& request);
 
 }  // namespace lockstep::cpu
