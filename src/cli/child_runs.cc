@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "cli/commands.h"
 #include "cli/launch/pipes.h"
 #include "cli/launch/processes.h"
 #include "cli/run_file.h"
@@ -21,6 +22,9 @@
 
 namespace lockstep::cli {
 namespace {
+
+// What is neither a file nor a network is refused by the training itself.
+bool is_run_file(const std::string& run) { return !is_network(run) && file_exists(run); }
 
 constexpr size_t kLinesKept = 20;
 
@@ -103,7 +107,7 @@ ChildResult ChildRuns::train(const ChildRun& run) {
                                  json};
   // What a run would leave, and go on from, stays out of the way of what is there.
   const std::string beside = folder_ + "/" + std::to_string(begun_);
-  if (file_exists(run.run)) {
+  if (is_run_file(run.run)) {
     const RunFile file = read_run_file(run.run);
     if (!file.output.empty()) words.insert(words.end(), {"--output", beside + "_output"});
     if (!file.backup.empty()) words.insert(words.end(), {"--backup", beside + "_backup"});
@@ -159,7 +163,7 @@ ChildResult ChildRuns::train(const ChildRun& run) {
 
 int64_t batch_size_of(const std::string& run) {
   constexpr int64_t kDigits = 128;  // of `lockstep train NETWORK`
-  return file_exists(run) ? read_run_file(run).fit.batch_size : kDigits;
+  return is_run_file(run) ? read_run_file(run).fit.batch_size : kDigits;
 }
 
 int64_t usable_cores() { return std::max<int64_t>(1, std::thread::hardware_concurrency()); }

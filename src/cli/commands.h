@@ -27,6 +27,10 @@ void add_report(CLI::App& app, int& status);
 void add_watch(CLI::App& app, int& status);
 void add_checkpoint(CLI::App& app, int& status);
 
+// Whether `lockstep train` takes this for a network of its own, and not for the path of a run file: also where
+// there is a file or folder of that name.
+bool is_network(const std::string& run);
+
 // "lockstep: text" on standard error, one line as far as the terminal has room.
 void complain(const std::string& text);
 // To standard output, as it is. Throws Error(io) where it cannot be written: what was asked for is not there.

@@ -105,6 +105,14 @@ TEST_F(ScaleTest, ForecastsAreComputed) {
   EXPECT_GT(json.at("rows").at(size_t{2}).at("communication_between_s").as_double(), 0);
 }
 
+// As `lockstep train` takes it: the folder may be what an earlier training of that network has left.
+TEST_F(ScaleTest, ANetworkIsOneWhateverFoldersThereAre) {
+  fs::create_directory(folder_ / "linear");
+  const Answer answer = tool("plan linear --gpus 1 --batch-size 8 --json");
+  ASSERT_EQ(answer.status, 0) << answer.errors;
+  EXPECT_EQ(Json::parse(answer.output).at("rows").items().size(), 1u);
+}
+
 TEST_F(ScaleTest, LongTheErrorOfForecastsIsKept) {
   const Answer validation = tool("plan --validate run.json --steps 6 --output v.json");
   ASSERT_EQ(validation.status, 0) << validation.errors;

@@ -60,10 +60,6 @@ const std::vector<std::string>& networks() {
   return all;
 }
 
-bool is_network(const std::string& name) {
-  return std::find(networks().begin(), networks().end(), name) != networks().end();
-}
-
 // The run that `lockstep train` without a file stands for.
 RunFile digits_run(const TrainFlags& flags) {
   RunFile run;
@@ -309,6 +305,10 @@ int train(const TrainFlags& flags) {
 }
 
 }  // namespace
+
+bool is_network(const std::string& run) {
+  return std::find(networks().begin(), networks().end(), run) != networks().end();
+}
 
 void add_train(CLI::App& app, int& status, std::vector<std::string> words) {
   CLI::App* command = app.add_subcommand(
