@@ -95,7 +95,8 @@ void DeviceRun::bind_shared(size_t p, Lanes& lanes) {
   // for once.
   alignas(64) static char nowhere[64];
   made.memory.device_arena = nowhere;
-  for (size_t i = 0; i < plan.captures.size(); ++i) made.memory.captures[i] = held_.hold(plan.captures[i]);
+  for (size_t i = 0; i < plan.captured_inputs.size(); ++i)
+    made.memory.captured_inputs[i] = held_.hold(plan.captured_inputs[i]);
   for (size_t i = 0; i < plan.constants.size(); ++i)
     made.memory.constants[i] = held_.hold(plan.constants[i].first, plan.constants[i].second);
   made.bound = std::make_unique<BoundPlan>(plan, Part::per_device, lanes.kernels(p, 0), made.memory,

@@ -67,8 +67,8 @@ TensorList emit_loop(std::shared_ptr<TracedBody> body, const TracedBody* conditi
   const std::vector<Outside> outside = trace.outside();
   const auto& parameters = body->parameters();
   std::vector<Outside> states;
-  TensorList captures;
-  std::vector<TracedBody::Slot> capture_slots;
+  TensorList captured_inputs;
+  std::vector<TracedBody::Slot> captured_slots;
   for (size_t i = 0; i < carries; ++i) body->slots.push_back(body->slot_of(parameters[i]));
   attrs.results.assign(body->outputs().begin(),
                        body->outputs().begin() + static_cast<std::ptrdiff_t>(carries));
@@ -79,18 +79,18 @@ TensorList emit_loop(std::shared_ptr<TracedBody> body, const TracedBody* conditi
       attrs.results.push_back(*trace.changed(o));
       initial.push_back(o.value);
     } else {
-      captures.push_back(o.value);
-      capture_slots.push_back({o.inside, o.parameter});
+      captured_inputs.push_back(o.value);
+      captured_slots.push_back({o.inside, o.parameter});
     }
   }
   attrs.states = static_cast<int64_t>(states.size());
   attrs.carries = static_cast<int64_t>(initial.size());
   attrs.elems = static_cast<int64_t>(elems.size());
-  attrs.captures = static_cast<int64_t>(captures.size());
+  attrs.captured_inputs = static_cast<int64_t>(captured_inputs.size());
   attrs.length = length;
   attrs.reverse = reverse;
   for (size_t i = 0; i < elems.size(); ++i) body->slots.push_back(body->slot_of(parameters[carries + i]));
-  body->slots.insert(body->slots.end(), capture_slots.begin(), capture_slots.end());
+  body->slots.insert(body->slots.end(), captured_slots.begin(), captured_slots.end());
   body->slots.push_back({{}, trace.loop_index().value_or(Value{})});
   attrs.results.insert(attrs.results.end(), body->outputs().begin() + static_cast<std::ptrdiff_t>(carries),
                        body->outputs().end());
@@ -99,7 +99,7 @@ TensorList emit_loop(std::shared_ptr<TracedBody> body, const TracedBody* conditi
 
   TensorList inputs = initial;
   inputs.insert(inputs.end(), elems.begin(), elems.end());
-  inputs.insert(inputs.end(), captures.begin(), captures.end());
+  inputs.insert(inputs.end(), captured_inputs.begin(), captured_inputs.end());
   if (condition) {
     attrs.condition = condition->program(condition->outputs());
     for (const Outside& o : const_cast<TracedBody*>(condition)->trace().outside()) inputs.push_back(o.value);

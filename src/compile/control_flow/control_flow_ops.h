@@ -36,8 +36,8 @@ struct LoopAttrs {
   std::shared_ptr<const BodyProgram> condition;  // may be null
   int64_t carries = 0;
   int64_t elems = 0;
-  int64_t captures = 0;  // what the body uses from outside; the rest is the condition's
-  int64_t length = 0;    // -1: no bound
+  int64_t captured_inputs = 0;  // what the body uses from outside; the rest is the condition's
+  int64_t length = 0;           // -1: no bound
   bool reverse = false;
   bool counted = false;
   // Carries of which every value is kept, the first and the last included: (length + 1) slices in the
@@ -51,12 +51,12 @@ struct LoopAttrs {
 
   bool operator==(const LoopAttrs& other) const {
     return same_body(body, other.body) && same_body(condition, other.condition) && carries == other.carries &&
-           elems == other.elems && captures == other.captures && length == other.length &&
+           elems == other.elems && captured_inputs == other.captured_inputs && length == other.length &&
            reverse == other.reverse && counted == other.counted && histories == other.histories;
   }
   void visit(auto&& v) const {
     v("body", body->hash()), v("condition", condition ? condition->hash() : 0), v("carries", carries);
-    v("elems", elems), v("captures", captures), v("length", length), v("reverse", reverse);
+    v("elems", elems), v("captured_inputs", captured_inputs), v("length", length), v("reverse", reverse);
     v("counted", counted), v("histories", histories);
   }
 

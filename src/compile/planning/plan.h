@@ -63,7 +63,7 @@ struct Plan {
   std::vector<TensorSpec> parameters;
   std::vector<Variable> variables;
   std::vector<bool> variable_updated;
-  TensorList captures;
+  TensorList captured_inputs;
   std::vector<std::pair<TensorSpec, double>> constants;  // memory full of one value
   std::vector<PlannedOutput> outputs;
 
