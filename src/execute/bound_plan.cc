@@ -44,7 +44,7 @@ BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> ker
       part_(part),
       checked_(plan.settings.checks_numerics),
       capturable_(!plan.settings.checks_numerics && memories[0]->device &&
-                  backend_of(*memories[0]->device).captures()),
+                  backend_of(*memories[0]->device).captures_graphs()),
       home_(memories[0]->device),
       place_(place) {
   int phase = -1;

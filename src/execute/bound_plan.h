@@ -52,7 +52,7 @@ class BoundPlan {
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be captured and replayed.
   bool capturable() const { return capturable_; }
-  // The launches of one phase for a capture, each behind those whose memory it shares, and no more than
+  // The launches of one phase for a captured graph, each behind those whose memory it shares, and no more than
   // `branches` of them side by side: a GPU goes from one queue of work to the next within microseconds, but
   // with hundreds of them, and those of other devices on the GPU, it takes a hundred. Those of a long phase
   // keep their order. They refer to this, and to the events and marks.

@@ -291,7 +291,7 @@ bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
 }
 
 Category DeviceRun::launch_category() {
-  if (launches_ == kFirstLaunches || !backend_.captures()) return Category::compute;
+  if (launches_ == kFirstLaunches || !backend_.captures_graphs()) return Category::compute;
   ++launches_;
   return Category::compiling;
 }

@@ -78,7 +78,7 @@ class AllReduce {
 
   // For the sums in front of `phase`: the marks of their buckets, for the launches of device d's last replica
   // in the phase before; and what the launches of `phase` wait for. The same in every step, or changed by
-  // begin_step() on devices that capture nothing.
+  // begin_step() on devices that capture no graphs.
   virtual std::span<const PhaseSync::Mark> marks(int d, int phase) const = 0;
   virtual std::span<const PhaseSync::Wait> waits(int d, int phase) const = 0;
   // When device d has reached all marks in front of `phase`: returns when the sums are there, or queued as

@@ -71,7 +71,7 @@ void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   std::unique_ptr<CapturedGraph>& graph = states_[d].buckets[b].graph;
   if (!graph) {
     const CapturedLaunch all{.launch = [this, d, b](Stream& on) { queue(d, b, on); }, .after = {}};
-    graph = device(d).capture({&all, 1});
+    graph = device(d).capture_graph({&all, 1});
   }
   graph->replay(stream);
 }
