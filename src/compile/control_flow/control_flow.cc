@@ -94,14 +94,14 @@ TensorList emit_loop(std::shared_ptr<TracedBody> body, const TracedBody* conditi
   body->slots.push_back({{}, trace.loop_index().value_or(Value{})});
   attrs.results.insert(attrs.results.end(), body->outputs().begin() + static_cast<std::ptrdiff_t>(carries),
                        body->outputs().end());
-  attrs.body = body->program(attrs.results);
+  attrs.body = body->graph_of(attrs.results);
   attrs.traced = std::move(body);
 
   TensorList inputs = initial;
   inputs.insert(inputs.end(), elems.begin(), elems.end());
   inputs.insert(inputs.end(), captured_inputs.begin(), captured_inputs.end());
   if (condition) {
-    attrs.condition = condition->program(condition->outputs());
+    attrs.condition = condition->graph_of(condition->outputs());
     for (const Outside& o : const_cast<TracedBody*>(condition)->trace().outside()) inputs.push_back(o.value);
   }
   TensorList outputs = emit(kLoop, inputs, attrs, where);
@@ -206,7 +206,7 @@ TensorList traced_cond(const Tensor& pred, const Branch& then_fn, const Branch& 
   for (const Outside& o : all) inputs.push_back(o.value);
   for (size_t b = 0; b < 2; ++b) {
     for (const auto& slot : slots) attrs.traced[b]->slots.push_back(slot[b]);
-    attrs.bodies[b] = attrs.traced[b]->program(attrs.results[b]);
+    attrs.bodies[b] = attrs.traced[b]->graph_of(attrs.results[b]);
   }
   TensorList outputs = emit(kCond, inputs, attrs, where);
   for (size_t i = 0; i < states.size(); ++i) set_state(states[i], outputs[specs.size() + i]);

@@ -1,4 +1,4 @@
-// The nodes behind cond, while_loop and scan: each holds the programs of its bodies.
+// The nodes behind cond, while_loop and scan: each holds its bodies as graphs.
 #pragma once
 
 #include <array>
@@ -11,9 +11,8 @@
 namespace lockstep::compile {
 
 // Settings of nodes are compared by what their bodies compute: what they were traced from, and what is kept
-// for gradients, is no part of the program.
-inline bool same_body(const std::shared_ptr<const BodyProgram>& a,
-                      const std::shared_ptr<const BodyProgram>& b) {
+// for gradients, is no part of the body.
+inline bool same_body(const std::shared_ptr<const BodyGraph>& a, const std::shared_ptr<const BodyGraph>& b) {
   return a == b || (a && b && *a == *b);
 }
 
@@ -32,8 +31,8 @@ inline bool same_body(const std::shared_ptr<const BodyProgram>& a,
 extern const OpDef kLoop;
 
 struct LoopAttrs {
-  std::shared_ptr<const BodyProgram> body;
-  std::shared_ptr<const BodyProgram> condition;  // may be null
+  std::shared_ptr<const BodyGraph> body;
+  std::shared_ptr<const BodyGraph> condition;  // may be null
   int64_t carries = 0;
   int64_t elems = 0;
   int64_t captured_inputs = 0;  // what the body uses from outside; the rest is the condition's
@@ -71,7 +70,7 @@ struct LoopAttrs {
 extern const OpDef kCond;
 
 struct CondAttrs {
-  std::array<std::shared_ptr<const BodyProgram>, 2> bodies;  // of true, of false
+  std::array<std::shared_ptr<const BodyGraph>, 2> bodies;  // of true, of false
 
   std::array<std::shared_ptr<TracedBody>, 2> traced;
   std::array<std::vector<Value>, 2> results;
@@ -84,7 +83,7 @@ struct CondAttrs {
   void visit(auto&& v) const { v("then", bodies[0]->hash()), v("else", bodies[1]->hash()); }
 };
 
-// Whether nodes of the op hold programs of bodies: those above.
+// Whether nodes of the op hold bodies: those above.
 inline bool has_bodies(const OpDef& op) { return &op == &kLoop || &op == &kCond; }
 
 // Results that are a carry's value, before or after an iteration, become slices of its history: the body

@@ -257,7 +257,7 @@ class LoopGradient {
       }
       outputs.push_back(static_cast<size_t>(it - attrs_.results.begin()));
     }
-    attrs_.body = body().program(attrs_.results);
+    attrs_.body = body().graph_of(attrs_.results);
     const TensorList added = owner_.extend(g_.out(), attrs_, more);
     // Whoever records this gradient learns where the values come from.
     if (!added.empty()) {
@@ -321,7 +321,7 @@ class LoopGradient {
     std::vector<Value> all = carry_results_;
     all.insert(all.end(), stacked_results_.begin(), stacked_results_.end());
     backward.body =
-        std::make_shared<BodyProgram>(extract(body().trace().graph(), all, parameters), parameters.size());
+        std::make_shared<BodyGraph>(extract(body().trace().graph(), all, parameters), parameters.size());
     outputs_ = emit(kLoop, inputs, backward, where_);
     for (size_t i = 0; i < stacked_results_.size(); ++i)
       stacks_[key(stacked_results_[i])] = outputs_[carry_results_.size() + i];
@@ -414,7 +414,7 @@ Graph share_histories(const Graph& graph) {
     for (const int64_t j : attrs.histories)
       specs.push_back(stacked(node.outputs[static_cast<size_t>(j)], attrs.length + 1));
     body.outputs = results;
-    attrs.body = std::make_shared<BodyProgram>(std::move(body), attrs.body->num_parameters());
+    attrs.body = std::make_shared<BodyGraph>(std::move(body), attrs.body->num_parameters());
     attrs.traced = nullptr;
     attrs.results.clear();
     node.outputs = specs;

@@ -1,4 +1,4 @@
-// Kernels of control-flow nodes: they run the programs of their bodies, in the memory they are given.
+// Kernels of control-flow nodes: they run their bodies, in the memory they are given.
 #include <algorithm>
 
 #include "compile/control_flow/control_flow_ops.h"
