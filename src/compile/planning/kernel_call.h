@@ -67,7 +67,7 @@ struct KernelCall {
 };
 
 // The call of a fused node, for those who have a program and no graph.
-KernelCall fused_call(elementwise::Program program, std::vector<OperandLayout> inputs,
+KernelCall fused_call(elementwise::ScalarProgram program, std::vector<OperandLayout> inputs,
                       std::vector<OperandLayout> outputs, std::source_location where);
 
 }  // namespace lockstep::compile

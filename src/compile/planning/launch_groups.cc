@@ -14,7 +14,7 @@ constexpr size_t kMostHeld = 64 << 20;
 
 // What the nodes of a group have in common.
 struct Kind {
-  elementwise::Program program;
+  elementwise::ScalarProgram program;
   std::vector<bool> whole;  // by input: of the outputs' shape, not one element
   NodePlace place;
   bool last = false;  // nobody reads its values

@@ -19,7 +19,7 @@ namespace {
 using elementwise::Opcode;
 
 // The value of the sum below `node`; -1 where no addend lies there.
-int16_t sum_below(elementwise::Program& program, TreeNode node, std::span<const TreeNode> used,
+int16_t sum_below(elementwise::ScalarProgram& program, TreeNode node, std::span<const TreeNode> used,
                   DType stored) {
   const auto held = std::find(used.begin(), used.end(), node);
   if (held != used.end()) {
@@ -55,7 +55,7 @@ void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, 
   const DType dtype = sums[0]->dtype, target = sums[0]->target_dtype;
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
-  elementwise::Program program;
+  elementwise::ScalarProgram program;
   program.inputs.assign(used.size(), dtype);
   int16_t root = sum_below(program, {0, leaves}, used, dtype);
   if (target != accumulator(dtype))
