@@ -12,9 +12,9 @@
 namespace lockstep::execute {
 
 // Captures and replays the launches of one bound plan. A captured graph holds for the pointers that it was
-// captured with, so it is worth its price only where they come back: a phase is captured when it is about to run
-// for the second time with the same ones. On devices that capture no graphs, and while a trace is written,
-// launches are made one by one.
+// captured with, so it is worth its price only where they come back: a phase is captured when it is about to
+// run for the second time with the same ones. On devices that capture no graphs, and while a trace is
+// written, launches are made one by one.
 class GraphReplay {
  public:
   // From now on the whole plan is one launch of this kernel.
@@ -23,7 +23,7 @@ class GraphReplay {
   // Called once, before the calls of a fused plan are launched one by one: where a trace is written, or where
   // the kernel does not take the memory that it was given.
   void before_calls(std::function<void()> prepare) { prepare_ = std::move(prepare); }
-  // At most so many launches of a graph run side by side.
+  // At most `branches` launches of a graph run side by side.
   void set_branches(size_t branches) { branches_ = branches; }
 
   // On the compute stream of the plan's device. `sync`: the same in every run of a phase.

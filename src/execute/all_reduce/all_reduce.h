@@ -84,8 +84,8 @@ class AllReduce {
   // When device d has reached all marks in front of `phase`: returns when the sums are there, or queued as
   // waits() says. False where another device failed.
   virtual bool finish(int d, int phase) = 0;
-  // Gives what the observer's thread has waited for device d to what the device waited for, so many steps
-  // ago: others to have their addends, and sums that the phase before them did not cover.
+  // Attributes the time for which the observer's thread has waited for device d to what the device waited for
+  // `steps_ago` steps ago: for others to have their addends, and for sums that no launch overlapped.
   virtual void attribute_waits(int /*d*/, uint64_t /*steps_ago*/) {}
   // To be called in a catch: a device failed, and the others are let go. From any thread.
   virtual void abort() = 0;
