@@ -62,7 +62,7 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
       held_(device_),
       host_inputs_(device_),
       inputs_(staged_inputs(plans.first().parameters.size(), device_)),
-      wholes_(inputs_.size()),
+      whole_inputs_(inputs_.size()),
       replica_threads_(layout.reproducible ? 1 : device_.threads()) {
   ReplicaRange range;
   if (layout.replicated()) {
@@ -196,7 +196,7 @@ void DeviceRun::bind_variable(size_t variable, void* data) {
   for (Replica& replica : replicas_) bind_variable(replica.memory, replica.slice_plan, variable, data);
 }
 
-void DeviceRun::bind_parts(size_t variable, const ReplicaVariables& parts, size_t number) {
+void DeviceRun::bind_replica_variable(size_t variable, const ReplicaVariables& parts, size_t number) {
   for (Replica& replica : replicas_)
     bind_variable(replica.memory, replica.slice_plan, variable, parts.part(number, replica.number));
 }
@@ -220,7 +220,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
         place = staged.bring(from, source, bytes);
     };
     if (!layout_.splits(i)) {
-      bring(inputs_[i], data, input.spec.bytes(), wholes_[i]);
+      bring(inputs_[i], data, input.spec.bytes(), whole_inputs_[i]);
       continue;
     }
     const size_t row = row_bytes(input.spec);
@@ -231,8 +231,8 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
   host_inputs_.send();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (layout_.splits(i)) continue;
-    for (SharedPart& made : shared_) made.memory.parameters[i] = wholes_[i];
-    for (Replica& replica : replicas_) replica.memory.parameters[i] = wholes_[i];
+    for (SharedPart& made : shared_) made.memory.parameters[i] = whole_inputs_[i];
+    for (Replica& replica : replicas_) replica.memory.parameters[i] = whole_inputs_[i];
   }
 }
 

@@ -88,7 +88,7 @@ void SplitExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outp
         time->count(observe::Counter::host_copies, static_cast<int64_t>(segment.end - segment.begin));
     }
   } catch (...) {
-    mirrors_->distrust();
+    mirrors_->invalidate();
     throw;
   }
   mirrors_->commit();

@@ -154,8 +154,7 @@ struct FunctionResult {
       sizeof(R) == 0,
       "a function that is traced (by tf::function, strategy.run) returns tensors: a Tensor, a TensorList, or "
       "a std::pair or std::tuple of Tensors. Where it returns a number, as by item<float>(), return the "
-      "Tensor "
-      "and read it outside of the function");
+      "Tensor and read it outside of the function");
 };
 template <>
 struct FunctionResult<Tensor> {
