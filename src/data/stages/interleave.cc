@@ -3,8 +3,8 @@
 // There is one order, that of a fixed cycle of places: a place gives block_length elements, then the next
 // one's turn comes; a place whose dataset has ended passes its turn on and takes up the next dataset when its
 // turn comes again. flat_map is a cycle of one. In parallel, threads prefetch from every dataset of the cycle
-// and in the next few behind them, each into a buffer of its own, and the consumer walks the same cycle over
-// the buffers.
+// and from the next few behind them, each into a buffer of its own, and the consumer walks the same cycle
+// over the buffers.
 #include <algorithm>
 #include <condition_variable>
 #include <deque>

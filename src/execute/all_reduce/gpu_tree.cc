@@ -60,7 +60,7 @@ void GpuTreeAllReduce::queue(size_t d, size_t b, Stream& stream) const {
 
 void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   if (observe::tracing()) [[unlikely]] {
-    // As every launch is then: with the time that it takes on the device.
+    // A trace shows every launch with the time that it takes on the device.
     device(d).bind_thread();
     const int64_t start = monotonic_ns();
     const int64_t took = stream.timed([&] { queue(d, b, stream); });
@@ -76,7 +76,7 @@ void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   graph->replay(stream);
 }
 
-// Each device reads the addends of all others.
+// Each device reads the addends of all other devices.
 GpuStreamsAllReduce::Traffic GpuTreeAllReduce::traffic(size_t d, size_t b) const {
   const int64_t bytes = bytes_of(buckets()[b]);
   const int64_t own = group().held[d].size();

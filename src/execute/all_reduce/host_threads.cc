@@ -143,7 +143,7 @@ void HostThreadsAllReduce::make_tree(size_t scratch) {
   stages_ = links_.back().level + 2;
 }
 
-// What holds the sum below `node`: an addend, ~link, or nothing (INT_MIN).
+// Which value is the sum below `node`: the number of an addend, ~link, or INT_MIN where there is none.
 int HostThreadsAllReduce::link_up(TreeNode node) {
   constexpr int kNothing = std::numeric_limits<int>::min();
   if (const auto held = std::find(sum_nodes_.begin(), sum_nodes_.end(), node); held != sum_nodes_.end())
@@ -176,7 +176,7 @@ HostThreadsAllReduce::Bucketing HostThreadsAllReduce::make_buckets(int64_t bytes
   for (auto& marks : bucketing.marks) marks.resize(static_cast<size_t>(phases));
   std::vector<size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // As the first device's last replica makes them.
+  // The order in which the first device's last replica makes the addends.
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sums_[a].ready[0] < sums_[b].ready[0]; });
   std::vector<int64_t> filled(static_cast<size_t>(phases), 0);
@@ -272,7 +272,7 @@ void HostThreadsAllReduce::contribute(int d, int phase, size_t b) {
   advance(d, phase, false);
 }
 
-// Does what the other devices are ready for. False where one of them failed.
+// Runs the stages that the other devices are ready for. False where one of them failed.
 bool HostThreadsAllReduce::advance(int d, int phase, bool waits) {
   auto& buckets = bucketings_[current_].buckets[static_cast<size_t>(phase)];
   DeviceState& device = *devices_[static_cast<size_t>(d)];
@@ -353,7 +353,8 @@ void HostThreadsAllReduce::add_own(int d, const Bucket& bucket) {
   }
 }
 
-// Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
+// A sum that is not wanted is not used, but a check of all values for NaNs must not find what another value
+// left in its place.
 void HostThreadsAllReduce::leave_out(int d, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
   const size_t width = size_of(sum.dtype);

@@ -48,7 +48,7 @@ TreeKernels::TreeKernels(Device& device, std::span<const TreeSum> sums, int leav
   for (const auto& [types, list] : by_type) prepare(device, list, leaves, used);
 }
 
-// Those of one type.
+// Prepares the kernels for sums of one dtype.
 void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, int leaves,
                           std::span<const TreeNode> used) {
   const auto where = std::source_location::current();
