@@ -19,7 +19,7 @@ SpecList infer(const InferContext& c) {
   return specs;
 }
 
-// Of the dearer branch.
+// The cost of the branch that costs more.
 Cost cost(const InferContext& c, std::span<const TensorSpec>) {
   const auto& attrs = c.attrs<CondAttrs>();
   const Cost a = attrs.bodies[0]->cost();
