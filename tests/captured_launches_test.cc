@@ -48,14 +48,14 @@ class EagerStream final : public HostStream {
   explicit EagerStream(DeviceBackend& device) : HostStream(device, true) {}
 };
 
-// A CPU that captures, as GPUs do.
+// A CPU that captures graphs, as GPUs do.
 class CapturingDevice final : public testing::HostMemoryDevice {
  public:
   CapturingDevice() : HostMemoryDevice(DeviceKind::cpu, 77, 1) {}
 
   Stream& compute_stream() override { return stream_; }
-  bool captures() const override { return true; }
-  std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
+  bool captures_graphs() const override { return true; }
+  std::unique_ptr<CapturedGraph> capture_graph(std::span<const CapturedLaunch> launches) override {
     return std::make_unique<ShuffledGraph>(launches, random, choices, widest);
   }
 

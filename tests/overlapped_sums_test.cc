@@ -236,8 +236,8 @@ class QueueingDevice final : public testing::HostMemoryDevice {
     const std::lock_guard lock(world().mutex);
     if (!world().running) stream_.drain();
   }
-  bool captures() const override { return true; }
-  std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
+  bool captures_graphs() const override { return true; }
+  std::unique_ptr<CapturedGraph> capture_graph(std::span<const CapturedLaunch> launches) override {
     require(!std::exchange(fails, false), ErrorCode::internal, std::source_location::current(),
             "nothing can be captured today");
     return std::make_unique<Graph>(launches, *this);

@@ -29,25 +29,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/connection.h"
+#include "comm/roster.h"
 
 namespace lockstep::comm {
-
-struct Member {
-  uint64_t id = 0;       // of this process and no other
-  std::string endpoint;  // host:port
-  std::string who;       // "process 71 on host b"
-};
-
-// The processes of one generation, by rank: whoever came later stands behind those who were there.
-struct Roster {
-  int64_t generation = 0;
-  std::vector<Member> members = {};
-
-  int rank_of(uint64_t id) const;  // -1: it is none of them
-  std::string text() const;        // for messages
-  static Roster from(MessageReader& reader);
-};
 
 struct RendezvousOptions {
   std::string host;     // at which this process listens

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/worker.h"
-#include "data/ahead_choice.h"
+#include "data/adaptive_prefetch.h"
 #include "data/row_gather.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/random.h"
@@ -46,25 +46,25 @@ class ShuffledRowsOnHost final : public RowBatches {
   ShuffledRowsOnHost(const TensorList& arrays, const RowBatchOptions& options)
       : RowBatches(arrays, options.batch_size),
         threads_(options.threads),
-        choice_(options.ahead_choice),
+        adaptive_(options.adaptive_prefetch),
         order_(random_permutation(random::default_generator().advance(), rows_)) {
     int64_t bytes = 0;
     for (const Tensor& array : arrays_) bytes += static_cast<int64_t>(array.spec().bytes());
     const bool large = bytes / rows_ * batch_size_ >= kPrefetchBytes;
-    // Two batches or fewer: nothing to be ahead of.
-    may_be_ahead_ = options.free_threads > 0 && large && rows_ > 2 * batch_size_;
+    // Of two batches or fewer none is worth prefetching.
+    may_prefetch_ = options.free_threads > 0 && large && rows_ > 2 * batch_size_;
   }
   ~ShuffledRowsOnHost() override {
     if (worker_) worker_->wait();
   }
 
   bool next(TensorList& batch) override {
-    const bool ahead = may_be_ahead_ && (!choice_ || choice_->ahead(now_ns()));
-    if (!ahead_) {
+    const bool prefetch = may_prefetch_ && (!adaptive_ || adaptive_->prefetches_next(now_ns()));
+    if (!prefetched_) {
       if (!claim(batch)) return false;
       gather_.copy(threads_);
     } else {
-      if (!*ahead_) return false;
+      if (!*prefetched_) return false;
       // A worker that has no core yet is not waited for.
       if (!taken_.exchange(true, std::memory_order_acq_rel))
         gather_.copy(threads_);
@@ -72,17 +72,17 @@ class ShuffledRowsOnHost final : public RowBatches {
         worker_->wait();
       std::swap(batch, next_);
     }
-    ahead_.reset();
-    if (ahead) claim_ahead();
+    prefetched_.reset();
+    if (prefetch) start_prefetch();
     return true;
   }
 
   void skip(int64_t batches) override {
-    if (ahead_.value_or(false)) {
+    if (prefetched_.value_or(false)) {
       if (taken_.exchange(true, std::memory_order_acq_rel)) worker_->wait();
       at_ -= static_cast<int64_t>(numbers_.size());
     }
-    ahead_.reset();
+    prefetched_.reset();
     RowBatches::skip(batches);
   }
 
@@ -97,9 +97,9 @@ class ShuffledRowsOnHost final : public RowBatches {
   }
 
   // Memory is claimed on the thread that knows the device; the worker only copies.
-  void claim_ahead() {
-    ahead_ = claim(next_);
-    if (!*ahead_) return;
+  void start_prefetch() {
+    prefetched_ = claim(next_);
+    if (!*prefetched_) return;
     if (!worker_) worker_.emplace(Waiting::spins_first);
     taken_.store(false, std::memory_order_release);
     // A worker that has not come to its last task yet finds this one.
@@ -116,15 +116,15 @@ class ShuffledRowsOnHost final : public RowBatches {
   static int64_t now_ns() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
 
   int threads_;
-  bool may_be_ahead_ = false;
-  std::shared_ptr<AheadChoice> choice_;
+  bool may_prefetch_ = false;
+  std::shared_ptr<AdaptivePrefetch> adaptive_;
   TabledPermutation order_;
   std::vector<int64_t> numbers_;  // of the rows that are claimed
   RowGather gather_;
-  TensorList next_;                // the batch that is claimed ahead
-  std::atomic<bool> taken_{true};  // somebody copies it, or has
-  std::atomic<bool> idle_{true};   // the worker has ended its last task
-  std::optional<bool> ahead_;      // whether there is such a batch; nullopt where none was claimed
+  TensorList next_;                 // the batch that is prefetched
+  std::atomic<bool> taken_{true};   // somebody copies it, or has
+  std::atomic<bool> idle_{true};    // the worker has ended its last task
+  std::optional<bool> prefetched_;  // whether there is such a batch; nullopt where none was claimed
   std::optional<Worker> worker_;
 };
 

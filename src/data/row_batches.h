@@ -11,19 +11,18 @@
 
 namespace lockstep::data {
 
-class AheadChoice;
+class AdaptivePrefetch;
 
 struct RowBatchOptions {
   int64_t batch_size = 32;
   // In the order of random::permutation, on every kind of device: it follows from the state of the default
   // generator, which a pass advances once.
   bool shuffle = false;
-  // Threads that gather a batch, and cores that they leave idle: one of those may gather the next batch
-  // before it is asked for.
+  // Threads that gather a batch, and cores that they leave idle: one of those may prefetch the next batch.
   int threads = 1;
   int free_threads = 0;
-  // Finds out whether that is worth it, from pass to pass. Null: it is.
-  std::shared_ptr<AheadChoice> ahead_choice = nullptr;
+  // Finds out whether prefetching pays, over all passes that are given the same one. Null: it always does.
+  std::shared_ptr<AdaptivePrefetch> adaptive_prefetch = nullptr;
 };
 
 // Used by one thread at a time.

@@ -11,8 +11,8 @@
 namespace lockstep::data {
 namespace {
 
-// Rows of this many bytes, of which each holds its number, and the numbers. A thread gathers batches of 64
-// KiB ahead.
+// Rows of this many bytes, of which each holds its number, and the numbers. Batches of 64 KiB or more are
+// prefetched.
 TensorList arrays(int64_t rows, int64_t row_bytes = 8) {
   const int64_t width = row_bytes / 8;
   std::vector<int64_t> wide, numbers;

@@ -20,17 +20,17 @@ void copy_rows(const RowAt& row_at, size_t bytes, size_t begin, size_t end, char
     for (size_t i = begin; i < end; ++i) std::memcpy(target + 8 * i, row_at(i), 8);
     return;
   }
-  // Rows are anywhere: with every line that is copied, the same one of a row further on is asked for.
-  constexpr size_t kLine = 64, kRowsAhead = 2;
+  // Rows are anywhere: with every cache line that is copied, the same one of a later row is prefetched.
+  constexpr size_t kLine = 64, kPrefetchDistance = 2;
   for (size_t i = begin; i < end; ++i) {
-    const char *from = row_at(i), *ahead = row_at(std::min(i + kRowsAhead, end - 1));
+    const char *from = row_at(i), *later = row_at(std::min(i + kPrefetchDistance, end - 1));
     char* to = target + i * bytes;
     size_t at = 0;
     for (; at + kLine <= bytes; at += kLine) {
-      __builtin_prefetch(ahead + at);
+      __builtin_prefetch(later + at);
       std::memcpy(to + at, from + at, kLine);
     }
-    __builtin_prefetch(ahead + at);
+    __builtin_prefetch(later + at);
     std::memcpy(to + at, from + at, bytes - at);
   }
 }

@@ -27,7 +27,7 @@ GpuPeaks gpu_peaks(int capability, int multiprocessors, int clock_mhz);
 // What a device can do in a second at most; 0 where nothing is known.
 struct PeakFlops {
   double float32 = 0;
-  double half = 0;  // on numbers of 16 bits
+  double half = 0;  // on 16-bit floats
 };
 // The highest rates of a device: of a CPU the best of some readings, which are taken once per process and
 // number of threads, of a GPU what its data say.

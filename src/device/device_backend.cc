@@ -11,7 +11,9 @@ DeviceBackend::DeviceBackend(DeviceKind kind, int index, int threads)
 
 DeviceBackend::~DeviceBackend() = default;
 
-std::unique_ptr<CapturedGraph> DeviceBackend::capture(std::span<const CapturedLaunch>) { return nullptr; }
+std::unique_ptr<CapturedGraph> DeviceBackend::capture_graph(std::span<const CapturedLaunch>) {
+  return nullptr;
+}
 
 DeviceCounters DeviceBackend::counters() const {
   return {kernels_.load(), flops_.load(), bytes_in_.load(), bytes_out_.load()};

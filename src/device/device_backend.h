@@ -71,11 +71,12 @@ class DeviceBackend {
   // Kernels that the calling thread prepares and launches from now on are for this device. Streams, events
   // and graphs see to it themselves.
   virtual void bind_thread() const {}
-  // Whether capture() makes graphs. Where it does, memory that launches use is best found in the same places
-  // again.
-  virtual bool captures() const { return false; }
-  // These launches, to be replayed as a whole; they do not happen now. Null: this device captures nothing.
-  virtual std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches);
+  // Whether capture_graph() makes graphs. A graph holds the pointers that its launches were captured with, so
+  // memory that they use is best found in the same places again.
+  virtual bool captures_graphs() const { return false; }
+  // These launches as a graph that is replayed as a whole; they do not happen now. Null: the device captures no
+  // graphs.
+  virtual std::unique_ptr<CapturedGraph> capture_graph(std::span<const CapturedLaunch> launches);
   // Host-to-device copies that overlap with compute. Null: the backend has no copy stream, and copies go in
   // the order of the compute stream.
   virtual AsyncHostCopies* async_host_copies() { return nullptr; }

@@ -32,7 +32,7 @@ class Event {
   Event& operator=(const Event&) = delete;
 
   // Behind all that is queued on the stream, one of the event's device, now. On a stream that is being
-  // captured (DeviceBackend::capture): there in every replay.
+  // captured (DeviceBackend::capture_graph): there in every replay.
   void record(Stream& stream) {
     queue_record(stream);
     recordings_.raise();

@@ -69,9 +69,9 @@ TEST_F(HostStreams, TimeWhatIsLaunched) {
 }
 
 TEST_F(HostStreams, CaptureNothing) {
-  EXPECT_FALSE(device_.captures());
+  EXPECT_FALSE(device_.captures_graphs());
   const CapturedLaunch launch{.launch = [](Stream&) { FAIL() << "a capture does not launch"; }, .after = {}};
-  EXPECT_EQ(device_.capture({&launch, 1}), nullptr);
+  EXPECT_EQ(device_.capture_graph({&launch, 1}), nullptr);
 }
 
 TEST_F(HostStreams, OnesThatWaitForEachOtherGoOn) {

@@ -40,8 +40,8 @@ class AsynchronousDevice : public DeviceBackend {
   Stream& compute_stream() override { return stream_; }
   std::unique_ptr<Stream> new_stream() override { return std::make_unique<HostStream>(*this); }
   std::unique_ptr<Event> new_event(Event::Timed) override { return std::make_unique<NumberedEvent>(*this); }
-  bool captures() const override { return true; }
-  std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override {
+  bool captures_graphs() const override { return true; }
+  std::unique_ptr<CapturedGraph> capture_graph(std::span<const CapturedLaunch> launches) override {
     ++captured;
     return std::make_unique<Graph>(*this, launches);
   }

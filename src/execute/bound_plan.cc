@@ -44,7 +44,7 @@ BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> ker
       part_(part),
       checked_(plan.settings.checks_numerics),
       capturable_(!plan.settings.checks_numerics && memories[0]->device &&
-                  backend_of(*memories[0]->device).captures()),
+                  backend_of(*memories[0]->device).captures_graphs()),
       home_(memories[0]->device),
       place_(place) {
   int phase = -1;
@@ -64,7 +64,7 @@ BoundPlan::BoundPlan(const Plan& plan, Part part, std::shared_ptr<KernelSet> ker
   rebase(memories);
 }
 
-// The launch that computes these calls.
+// Adds the launch that computes these calls.
 void BoundPlan::add(std::span<const KernelCall> calls, const Kernel* kernel) {
   const KernelCall& first = calls[0];
   Cost cost;
@@ -78,7 +78,7 @@ void BoundPlan::add(std::span<const KernelCall> calls, const Kernel* kernel) {
     work_[static_cast<size_t>(first.place.device)] +=
         {.kernels = 1, .flops = cost.flops, .half_flops = half_flops};
   if (!first.copies && !kernel) return;  // on a device that computes nothing
-  // A set of kernels that was prepared after the one that the arena was laid out for.
+  // The arena was laid out for the kernels that planning prepared; these may have been prepared later.
   require(
       !kernel || kernel->workspace_bytes() <= first.workspace_bytes, ErrorCode::failed_precondition,
       first.where, first.op->name,
@@ -202,8 +202,8 @@ MemoryRange range_of(const OperandLayout& layout, const void* data) {
 
 }  // namespace
 
-// Running side by side pays where a device is done with a launch before it is filled: phases of more than a
-// few milliseconds consist of launches that fill it, and take each other's cache instead.
+// Running side by side pays where a launch ends before it has filled the device. Phases of more than a few
+// milliseconds consist of launches that fill it: side by side they would take each other's cache.
 bool BoundPlan::is_long(size_t begin, size_t end) const {
   constexpr int64_t kLongFlops = 1'000'000'000'000, kLongBytes = 8'000'000'000;
   int64_t flops = 0, bytes = 0;

@@ -52,10 +52,10 @@ class BoundPlan {
   std::span<void* const> pointers() const { return pointers_; }
   // Whether the launches of all phases may be captured and replayed.
   bool capturable() const { return capturable_; }
-  // The launches of one phase for a capture, each behind those whose memory it shares, and no more than
-  // `branches` of them side by side: a GPU goes from one queue of work to the next within microseconds, but
-  // with hundreds of them, and those of other devices on the GPU, it takes a hundred. Those of a long phase
-  // keep their order. They refer to this, and to the events and marks.
+  // The launches of one phase for a captured graph, each behind those whose memory it shares, and no more
+  // than `branches` of them side by side: a GPU goes from one queue of work to the next within microseconds,
+  // but with hundreds of them, and those of other devices on the GPU, it takes a hundred. Those of a long
+  // phase keep their order. They refer to this, and to the events and marks.
   std::vector<CapturedLaunch> captured_launches(int phase, const PhaseSync& sync = {},
                                                 size_t branches = kBranches) const;
   static constexpr size_t kBranches = 8;
@@ -74,7 +74,7 @@ class BoundPlan {
   struct Work {
     int64_t kernels = 0;
     int64_t flops = 0;
-    int64_t half_flops = 0;  // of them, on numbers of 16 bits
+    int64_t half_flops = 0;  // of them, on 16-bit floats
     Work& operator+=(const Work& other) {
       kernels += other.kernels;
       flops += other.flops;
@@ -98,7 +98,7 @@ class BoundPlan {
     int64_t flops;
     int64_t bytes;
     const KernelCall* call;
-    size_t calls = 1;  // of a group: so many from that one on
+    size_t calls = 1;  // that it makes, from that one on: more than one for a group
   };
   struct Patch {
     size_t pointer;

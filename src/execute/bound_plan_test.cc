@@ -109,7 +109,7 @@ TEST(BoundPlan, SaysWhichOfItsPointersMayChange) {
   EXPECT_EQ(pointers.size(), 4U) << "the temporary stays where it is";
 }
 
-TEST(BoundPlan, IsCapturedOnDevicesThatCapture) {
+TEST(BoundPlan, IsCapturedOnDevicesThatCaptureGraphs) {
   Bound on_cpu(two_products);
   EXPECT_FALSE((*on_cpu).capturable());
   Device device(std::make_unique<AsynchronousDevice>(96));
@@ -117,7 +117,7 @@ TEST(BoundPlan, IsCapturedOnDevicesThatCapture) {
   EXPECT_TRUE((*elsewhere).capturable());
 }
 
-TEST(BoundPlan, LaunchesOfACaptureWaitForThoseWhoseMemoryTheyShare) {
+TEST(BoundPlan, LaunchesOfACapturedGraphWaitForThoseWhoseMemoryTheyShare) {
   Device device(std::make_unique<AsynchronousDevice>(97));
   Bound bound(
       [](const TensorList& x) {

@@ -66,8 +66,8 @@ inline std::vector<TensorList> evaluate(const Graph& graph, const TensorList& ar
       inputs.push_back(values.at(static_cast<size_t>(v.node)).at(static_cast<size_t>(v.output)));
     if (node.op == &kParameter)
       values.push_back({arguments.at(static_cast<size_t>(node.attrs.as<ParameterAttrs>().index))});
-    else if (node.op == &kCapture)
-      values.push_back({node.attrs.as<CaptureAttrs>().tensor});
+    else if (node.op == &kCapturedInput)
+      values.push_back({node.attrs.as<CapturedInputAttrs>().tensor});
     else if (node.op == &kVariable)
       values.push_back({node.attrs.as<VariableAttrs>().variable.value()});
     else if (node.op == &kConstant)

@@ -11,7 +11,7 @@ using observe::Category;
 namespace {
 
 constexpr int64_t kShortRunsPerMark = 8;
-// A GPU's first launches load code and record graphs, one for each of the buffers that inputs alternate
+// A GPU's first launches load code and capture graphs, one for each of the two blocks that inputs alternate
 // between.
 constexpr int64_t kFirstLaunches = 4;
 
@@ -31,7 +31,8 @@ RunAheadOptions ahead_options(const DeviceRunOptions& options, bool short_runs) 
 
 }  // namespace
 
-// The kernels of plans that may run at the same time: those of one lane follow each other.
+// Sets of kernels for bound plans that may run at the same time, one per lane: plans of one lane run one
+// after the other.
 class DeviceRun::Lanes {
  public:
   Lanes(const StepPlans& plans, PlanOptions options)
@@ -62,7 +63,7 @@ DeviceRun::DeviceRun(int d, const StepPlans& plans, const ReplicaLayout& layout,
       held_(device_),
       host_inputs_(device_),
       inputs_(staged_inputs(plans.first().parameters.size(), device_)),
-      wholes_(inputs_.size()),
+      whole_inputs_(inputs_.size()),
       replica_threads_(layout.reproducible ? 1 : device_.threads()) {
   ReplicaRange range;
   if (layout.replicated()) {
@@ -91,11 +92,12 @@ void DeviceRun::bind_shared(size_t p, Lanes& lanes) {
   const Plan& plan = step_plans_[p];
   SharedPart made{
       .slice_plan = p, .memory = Memory(plan, device_), .arena = nullptr, .bound = nullptr, .replay = {}};
-  // A plan that is one kernel has memory of its own, and needs the arena where its calls are made one by one
-  // for once.
+  // The kernel of a fused plan has memory of its own: the arena is made when the plan's calls are launched
+  // one by one for the first time.
   alignas(64) static char nowhere[64];
   made.memory.device_arena = nowhere;
-  for (size_t i = 0; i < plan.captures.size(); ++i) made.memory.captures[i] = held_.hold(plan.captures[i]);
+  for (size_t i = 0; i < plan.captured_inputs.size(); ++i)
+    made.memory.captured_inputs[i] = held_.hold(plan.captured_inputs[i]);
   for (size_t i = 0; i < plan.constants.size(); ++i)
     made.memory.constants[i] = held_.hold(plan.constants[i].first, plan.constants[i].second);
   made.bound = std::make_unique<BoundPlan>(plan, Part::per_device, lanes.kernels(p, 0), made.memory,
@@ -131,7 +133,8 @@ void DeviceRun::bind_replica(int number, Lanes& lanes) {
   replica.memory.replica_arena = static_cast<char*>(replica.arena->data());
   backend_.copy_from_host(replica.example_offset->data(), &slice.begin, sizeof slice.begin);
   replica.memory.example_offset = replica.example_offset->data();
-  // A launch that is queued is not over: where they are, no replica shares kernels with another.
+  // Where launches are only queued, one replica's may still run when the next one's are made: then no two
+  // replicas share kernels.
   const size_t lane =
       stream_.asynchronous() ? replicas_.size() : replicas_.size() % static_cast<size_t>(at_once_);
   replica.bound = std::make_unique<BoundPlan>(own, Part::per_replica, lanes.kernels(p, lane), replica.memory,
@@ -195,7 +198,7 @@ void DeviceRun::bind_variable(size_t variable, void* data) {
   for (Replica& replica : replicas_) bind_variable(replica.memory, replica.slice_plan, variable, data);
 }
 
-void DeviceRun::bind_parts(size_t variable, const ReplicaVariables& parts, size_t number) {
+void DeviceRun::bind_replica_variable(size_t variable, const ReplicaVariables& parts, size_t number) {
   for (Replica& replica : replicas_)
     bind_variable(replica.memory, replica.slice_plan, variable, parts.part(number, replica.number));
 }
@@ -207,7 +210,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
     const TensorImpl& input = *inputs[i].impl();
     Device& from = input.storage->device();
     char* const data = static_cast<char*>(input.data());
-    // Between CPUs nobody waits for a bus.
+    // Copies between CPUs cross no bus, and are not counted.
     if (stream_.asynchronous() && &from != &device_) {
       observer_.count(number_, observe::Counter::host_copies, 1);
       observer_.count(number_, observe::Counter::host_copy_bytes, static_cast<int64_t>(input.spec.bytes()));
@@ -219,7 +222,7 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
         place = staged.bring(from, source, bytes);
     };
     if (!layout_.splits(i)) {
-      bring(inputs_[i], data, input.spec.bytes(), wholes_[i]);
+      bring(inputs_[i], data, input.spec.bytes(), whole_inputs_[i]);
       continue;
     }
     const size_t row = row_bytes(input.spec);
@@ -230,8 +233,8 @@ void DeviceRun::stage_inputs(std::span<const Tensor> inputs) {
   host_inputs_.send();
   for (size_t i = 0; i < inputs_.size(); ++i) {
     if (layout_.splits(i)) continue;
-    for (SharedPart& made : shared_) made.memory.parameters[i] = wholes_[i];
-    for (Replica& replica : replicas_) replica.memory.parameters[i] = wholes_[i];
+    for (SharedPart& made : shared_) made.memory.parameters[i] = whole_inputs_[i];
+    for (Replica& replica : replicas_) replica.memory.parameters[i] = whole_inputs_[i];
   }
 }
 
@@ -245,7 +248,7 @@ void DeviceRun::wait_for_turn() {
 }
 
 void DeviceRun::run() {
-  // Kernels that are checked say what that takes.
+  // Where results are checked for NaN and infinity, kernels tell the clock how long that takes.
   std::optional<observe::BindReplica> bind;
   if (auto* clock = observer_.device(number_); clock && step_plans_.first().settings.checks_numerics)
     bind.emplace(*clock);
@@ -290,7 +293,7 @@ bool DeviceRun::run_rows(const FunctionCore::RowRuns& runs) {
 }
 
 Category DeviceRun::launch_category() {
-  if (launches_ == kFirstLaunches || !backend_.captures()) return Category::compute;
+  if (launches_ == kFirstLaunches || !backend_.captures_graphs()) return Category::compute;
   ++launches_;
   return Category::compiling;
 }
@@ -323,11 +326,12 @@ void DeviceRun::run_shared(int phase) {
     for (const Event* event : wait.events) event->wait(stream_);
 }
 
-// With the last replica everything that the device adds to a sum is there.
+// When the last replica has run, everything that the device adds to a sum is there: its launches reach the
+// marks.
 void DeviceRun::run_replicas(int phase) {
   const std::span<const PhaseSync::Mark> marks = all_reduce_->marks(number_, phase + 1);
   if (at_once_ == 1 && !replicas_.empty()) {
-    // Alone on the thread, so that kernels prepared for one thread use no more.
+    // One replica at a time: kernels that were prepared for one thread use no more than that.
     const TeamScope team(replica_threads_);
     for (Replica& replica : replicas_) {
       const bool last = &replica == &replicas_.back();

@@ -45,7 +45,7 @@ class DeviceRun {
   // Between runs: where the next one finds what devices share. Variables are numbered as the first plan does.
   void bind_outputs(ReplicatedOutputs& outputs);
   void bind_variable(size_t variable, void* data);
-  void bind_parts(size_t variable, const ReplicaVariables& parts, size_t number);
+  void bind_replica_variable(size_t variable, const ReplicaVariables& parts, size_t number);
   // And the arguments, copied where the device cannot read them as they lie.
   void stage_inputs(std::span<const Tensor> inputs);
 
@@ -110,7 +110,7 @@ class DeviceRun {
   HeldSources held_;
   HostInputs host_inputs_;
   std::vector<StagedInput> inputs_;  // that are not split
-  std::vector<void*> wholes_;        // where these are found
+  std::vector<void*> whole_inputs_;  // where the device reads these
   std::vector<SharedPart> shared_;   // the first plan, and those of the replicas
   std::vector<Replica> replicas_;    // with examples
   int at_once_ = 1;                  // replicas that run at the same time

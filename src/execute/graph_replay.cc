@@ -17,17 +17,17 @@ void GraphReplay::run(const BoundPlan& plan, int phase, Stream& stream, const Ph
   // A trace shows every launch with the time that it takes on the device.
   if (!plan.capturable() || observe::tracing()) return run_calls(plan, phase, stream, sync);
   const std::span<void* const> pointers = plan.bound_pointers();
-  const auto found = std::find_if(captures_.begin(), captures_.end(), [&](const Capture& c) {
-    return c.phase == phase &&
-           std::equal(pointers.begin(), pointers.end(), c.pointers.begin(), c.pointers.end());
+  const auto found = std::find_if(graphs_.begin(), graphs_.end(), [&](const PhaseGraph& g) {
+    return g.phase == phase &&
+           std::equal(pointers.begin(), pointers.end(), g.pointers.begin(), g.pointers.end());
   });
-  if (found == captures_.end()) {
-    if (captures_.size() == kMost)
-      captures_.erase(std::min_element(captures_.begin(), captures_.end(),
-                                       [](const auto& a, const auto& b) { return a.used < b.used; }));
+  if (found == graphs_.end()) {
+    if (graphs_.size() == kMost)
+      graphs_.erase(std::min_element(graphs_.begin(), graphs_.end(),
+                                     [](const auto& a, const auto& b) { return a.used < b.used; }));
     stream.device().bind_thread();
     const bool fused = whole_step_ && whole_step_->launch(plan.pointers(), stream);
-    captures_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
+    graphs_.push_back({phase, {pointers.begin(), pointers.end()}, fused, nullptr, ++runs_});
     if (!fused) run_calls(plan, phase, stream, sync);
     return;
   }
@@ -36,8 +36,8 @@ void GraphReplay::run(const BoundPlan& plan, int phase, Stream& stream, const Ph
     // A graph of one launch is still queued faster than the launch.
     const CapturedLaunch whole{.launch = [&](Stream& on) { whole_step_->launch(plan.pointers(), on); },
                                .after = {}};
-    found->graph = stream.device().capture(found->fused ? std::vector<CapturedLaunch>{whole}
-                                                        : plan.captured_launches(phase, sync, branches_));
+    found->graph = stream.device().capture_graph(
+        found->fused ? std::vector<CapturedLaunch>{whole} : plan.captured_launches(phase, sync, branches_));
   }
   if (!found->graph) return run_calls(plan, phase, stream, sync);
   found->graph->replay(stream);

@@ -14,7 +14,7 @@ using lockstep::testing::AsynchronousDevice;
 using lockstep::testing::counting;
 using lockstep::testing::traced;
 
-// relu(x w) of a matrix x on a device that captures.
+// relu(x w) of a matrix x on a device that captures graphs.
 class Replay : public ::testing::Test {
  protected:
   Replay() : plan_(compile::make_plan(graph(), {})), memory_(plan_, device_) {

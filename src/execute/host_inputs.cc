@@ -20,7 +20,7 @@ HostInputs::~HostInputs() {
     try {
       let_go(block);
     } catch (...) {
-      // The process ends, and the driver went first.
+      // This happens where the process ends and the driver has gone first.
     }
   }
 }
@@ -50,14 +50,14 @@ void HostInputs::add(const std::shared_ptr<Storage>& from, const void* source, s
 void HostInputs::send() {
   if (pieces_.empty()) return;
   Stream& compute = backend_of(device_).compute_stream();
-  // A run that failed may have left launches that still read what was sent.
+  // Launches of a run that failed may still read what was sent for it.
   if (queued_)
     for (const Block& block : blocks_) block.read->record(compute);
   Block& block = blocks_[++turn_ % blocks_.size()];
   let_go(block);
   if (!block.memory || block.memory->bytes() < bytes_) {
     block.memory = std::make_unique<Storage>(device_, bytes_, std::source_location::current());
-    // Whoever had this memory before may still be at work on it.
+    // Launches that are queued may still use the memory as what it was before.
     block.read->record(compute);
   }
   auto* const data = static_cast<char*>(block.memory->data());

@@ -1,4 +1,4 @@
-// The arguments of a step that lie in the host's memory, on their way to a device.
+// Asynchronous host-to-device copies of a step's arguments.
 #pragma once
 
 #include <array>
@@ -10,24 +10,24 @@
 
 namespace lockstep::execute {
 
-// All of a run's travel together, into one of two blocks that take turns: those of the next run arrive while
-// the device reads the last one's. A captured graph holds for the pointers that it was captured with, so
-// blocks stay where they are. Nobody waits for the bus: sources that are still being read are held, so that
-// whoever made them finds that they have another owner and writes elsewhere. Those of the last two runs are,
-// until the next ones.
+// All arguments of a run are copied together, into one of two blocks of the device's memory that take turns:
+// those of the next run arrive while the device reads the last one's. A captured graph holds for the pointers
+// that it was captured with, so blocks stay where they are. No thread waits for the bus: a source that may
+// still be read is held, so that its maker finds that it has another owner and writes elsewhere. The sources
+// of the last two runs are held.
 //
-// Before a run begin(), add() and then send(); behind its launches finish(), unless they failed.
+// Before a run: begin(), add() for each argument, send(). After its launches: finish(), unless they failed.
 class HostInputs {
  public:
   explicit HostInputs(Device& device);
   // Waits until what was sent has been read.
   ~HostInputs();
 
-  // Whether what lies there goes this way.
+  // Whether arguments in the memory of `from` are copied here.
   bool takes(const Device& from) const { return copies_ && from.kind() == DeviceKind::cpu; }
   void begin();
-  // `source` is a place in the memory of `from`; `place` is to become the address that the device reads it
-  // at.
+  // `source` is an address in the memory of `from`; send() sets `place` to the address at which the device
+  // reads the copy.
   void add(const std::shared_ptr<Storage>& from, const void* source, size_t bytes, void*& place);
   // Waits where the run before the last has sources that are still being read.
   void send();
@@ -47,7 +47,7 @@ class HostInputs {
   AsyncHostCopies* copies_;  // null: the device has no copy stream
   std::array<Block, 2> blocks_;
   size_t turn_ = 0;
-  bool queued_ = false;  // something was sent, and not finished
+  bool queued_ = false;  // send() was called, and finish() not yet
   size_t bytes_ = 0;
   std::vector<AsyncHostCopies::Piece> pieces_;
   std::vector<std::shared_ptr<Storage>> sources_;  // what the pieces lie in

@@ -1,4 +1,4 @@
-// What waits for what among the launches of a captured graph.
+// The dependencies between the launches of a captured graph.
 #pragma once
 
 #include <cstddef>

@@ -27,7 +27,7 @@ Tensor with_storage_on(Device& device, const TensorImpl& impl) {
 Memory::Memory(const Plan& plan, Device& on) : device(&on) {
   parameters.resize(plan.parameters.size());
   variables.resize(plan.variables.size());
-  captures.resize(plan.captures.size());
+  captured_inputs.resize(plan.captured_inputs.size());
   constants.resize(plan.constants.size());
   outputs.resize(plan.outputs.size());
 }
@@ -42,7 +42,7 @@ void* Memory::at(const Operand& operand) const {
     case Space::replica_arena: base = replica_arena; break;
     case Space::parameter: base = from(parameters); break;
     case Space::variable: base = from(variables); break;
-    case Space::capture: base = from(captures); break;
+    case Space::captured_input: base = from(captured_inputs); break;
     case Space::constant: base = from(constants); break;
     case Space::example_offset: base = static_cast<char*>(example_offset); break;
     case Space::output: base = from(outputs); break;
@@ -50,19 +50,19 @@ void* Memory::at(const Operand& operand) const {
   return base + operand.offset;
 }
 
-void* HeldSources::hold(const Tensor& capture) {
-  const TensorImpl& impl = *capture.impl();
-  // A plan knows a capture by its strides, so a strided one stays where it is, or moves with all of its
+void* HeldSources::hold(const Tensor& captured) {
+  const TensorImpl& impl = *captured.impl();
+  // A plan knows a captured input by its strides, so a strided one stays where it is, or moves with all of its
   // memory to a device that cannot read it there.
   const bool strided = !is_contiguous(impl.spec.shape, impl.strides);
   const bool here =
       &impl.storage->device() == &device_ || (strided && impl.storage->device().kind() == device_.kind());
   // Memory that was lent may be given back, and written to, while the plan lives.
   const bool copied = !here || impl.storage->borrowed();
-  held_.push_back(!copied   ? capture
+  held_.push_back(!copied   ? captured
                   : strided ? with_storage_on(device_, impl)
                   : here    ? elements_on(device_, impl)
-                            : capture.to(device_));
+                            : captured.to(device_));
   return held_.back().impl()->data();
 }
 

@@ -23,7 +23,7 @@ struct Memory {
   char* replica_arena = nullptr;
   std::vector<void*> parameters;
   std::vector<void*> variables;
-  std::vector<void*> captures;
+  std::vector<void*> captured_inputs;
   std::vector<void*> constants;
   std::vector<void*> outputs;
   // For a replica: where the device finds the number of its first example.
@@ -35,12 +35,12 @@ struct Memory {
   void* at(const Operand& operand) const;
 };
 
-// The captured tensors and constants of plans as one device has them.
+// The captured inputs and constants of plans as one device has them.
 class HeldSources {
  public:
   explicit HeldSources(Device& device) : device_(device) {}
   // Where the device finds them, as long as this lives.
-  void* hold(const Tensor& capture);
+  void* hold(const Tensor& captured);
   void* hold(const TensorSpec& spec, double constant);
 
  private:

@@ -1,4 +1,5 @@
-// What the launches of a phase have to do with other streams.
+// How the launches of a phase synchronise with other streams: events that they wait for, and marks that they
+// reach.
 #pragma once
 
 #include <cstddef>

@@ -21,7 +21,7 @@ struct ReplicatedProgram {
   std::vector<compile::Spread> spreads;  // of each result
 };
 
-// Adds what the calls of one part of a plan cost, so many times.
+// Adds what the calls of one part of a plan cost, `times` times.
 void add_statistics(ProgramStatistics& statistics, const Plan& plan, Part part, int64_t times);
 
 // The function's trace for arguments of these specs in a replica.

@@ -40,12 +40,12 @@ ReplicatedRuns::Traced ReplicatedRuns::trace(const std::string& name, const Body
                                       .made = where,
                                       .called = where}),
                 {}};
-  // Captures become inputs, in the order in which they were met.
+  // Captured inputs become parameters, in the order in which they were met.
   for (Node& node : traced.graph.nodes) {
-    if (node.op != &kCapture) continue;
-    traced.captures.push_back(node.attrs.as<CaptureAttrs>().tensor);
+    if (node.op != &kCapturedInput) continue;
+    traced.captured_inputs.push_back(node.attrs.as<CapturedInputAttrs>().tensor);
     node.op = &kParameter;
-    node.attrs = ParameterAttrs{static_cast<int64_t>(inputs + traced.captures.size() - 1)};
+    node.attrs = ParameterAttrs{static_cast<int64_t>(inputs + traced.captured_inputs.size() - 1)};
   }
   return traced;
 }
@@ -81,8 +81,8 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
     made->hash = hash;
     SpecList all = signature;
     std::vector<bool> cut = split;
-    for (const Tensor& capture : traced.captures) {
-      all.push_back(capture.spec());
+    for (const Tensor& captured : traced.captured_inputs) {
+      all.push_back(captured.spec());
       cut.push_back(false);
     }
     bool traced_before = true;
@@ -91,8 +91,8 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
         [&](const SpecList& specs, const ReplicaTrace& replica) {
           if (std::exchange(traced_before, false)) return traced.graph;
           Traced other = trace(name, body, specs, replica, inputs.size(), where);
-          require(other.captures.size() == traced.captures.size(), ErrorCode::failed_precondition, where,
-                  name,
+          require(other.captured_inputs.size() == traced.captured_inputs.size(),
+                  ErrorCode::failed_precondition, where, name,
                   ": uses other tensors from outside in a slice of another size; pass them as arguments");
           return std::move(other.graph);
         },
@@ -113,7 +113,7 @@ ReplicatedRuns::Result ReplicatedRuns::run(const std::string& name, const Body& 
   CompiledSignature& current = *signatures_.front();
 
   TensorList arguments(inputs.begin(), inputs.end());
-  arguments.insert(arguments.end(), traced.captures.begin(), traced.captures.end());
+  arguments.insert(arguments.end(), traced.captured_inputs.begin(), traced.captured_inputs.end());
   for (Tensor& argument : arguments) argument = contiguous(argument, where);
   Result result{TensorList(current.spreads.size()), current.spreads, current.compiled.slices};
   current.compiled.executable->run(arguments, result.outputs, clock);

@@ -40,7 +40,7 @@ class ReplicatedRuns {
   struct CompiledSignature;
   struct Traced {
     Graph graph;
-    TensorList captures;
+    TensorList captured_inputs;
   };
   static Traced trace(const std::string& name, const Body& body, const SpecList& specs,
                       const ReplicaTrace& replica, size_t inputs, std::source_location where);

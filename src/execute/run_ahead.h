@@ -10,15 +10,15 @@
 namespace lockstep::execute {
 
 struct RunAheadOptions {
-  // Runs that may be queued or under way: one more is waited for. 1 or 2.
+  // How many runs may be queued or under way before the host waits for the oldest of them: 1 or 2.
   uint64_t depth = 2;
-  // Where a run is one short kernel: so many of them count as one.
+  // How many runs count as one: more than 1 where a run is one short kernel.
   int64_t runs_per_mark = 1;
 };
 
-// The host gives the stream of a device the next run while that works on the last one, and no more: so the
-// time which the device takes is seen, as time that the host's thread waits for it. Devices whose launches
-// have happened when they return are never ahead of anybody.
+// The host queues the next run on a device's stream while the device works on the last one, and no more than
+// that: so the time that the device takes shows, as time in which the host's thread waits for it. The host
+// never runs ahead of a device whose launches have happened when they return.
 class RunAhead {
  public:
   RunAhead(Stream& stream, RunAheadOptions options);
@@ -28,7 +28,7 @@ class RunAhead {
   // kernels.
   bool must_wait() const { return unmarked_ == 0 && marked_ >= options_.depth; }
   void wait() const;
-  // So many runs have been queued.
+  // To be called when `runs` more of them have been queued.
   void queued(int64_t runs);
 
  private:

@@ -10,7 +10,7 @@ namespace lockstep::execute {
 namespace {
 
 // Attributes that name something in this process' memory.
-bool names_memory(const OpDef& op) { return &op == &kCapture || &op == &kVariable; }
+bool names_memory(const OpDef& op) { return &op == &kCapturedInput || &op == &kVariable; }
 
 uint64_t structure_of(const Graph& graph) {
   AttrHasher hasher;

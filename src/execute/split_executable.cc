@@ -13,7 +13,7 @@ struct Uses {
   explicit Uses(const Plan& plan) {
     const size_t devices = plan.devices.size();
     parameters.assign(devices, std::vector<bool>(plan.parameters.size()));
-    captures.assign(devices, std::vector<bool>(plan.captures.size()));
+    captured_inputs.assign(devices, std::vector<bool>(plan.captured_inputs.size()));
     constants.assign(devices, std::vector<bool>(plan.constants.size()));
     variables.assign(devices, std::vector<VariableUse>(plan.variables.size(), VariableUse::unused));
     for (const KernelCall& call : plan.calls)
@@ -25,7 +25,7 @@ struct Uses {
     const auto d = static_cast<size_t>(operand.device), index = static_cast<size_t>(operand.index);
     switch (operand.space) {
       case Space::parameter: parameters[d][index] = true; break;
-      case Space::capture: captures[d][index] = true; break;
+      case Space::captured_input: captured_inputs[d][index] = true; break;
       case Space::constant: constants[d][index] = true; break;
       // A call writes a variable where that lives.
       case Space::variable: variables[d][index] = VariableUse::reads; break;
@@ -33,7 +33,7 @@ struct Uses {
     }
   }
 
-  std::vector<std::vector<bool>> parameters, captures, constants;  // by device
+  std::vector<std::vector<bool>> parameters, captured_inputs, constants;  // by device
   std::vector<std::vector<VariableUse>> variables;
 };
 
@@ -49,8 +49,9 @@ SplitExecutable::SplitExecutable(Plan plan, const PlanOptions& options)
     context.arena =
         std::make_unique<Storage>(device, plan_.device_arenas[d].bytes, std::source_location::current());
     context.memory.device_arena = static_cast<char*>(context.arena->data());
-    for (size_t i = 0; i < plan_.captures.size(); ++i)
-      if (uses.captures[d][i]) context.memory.captures[i] = context.held.hold(plan_.captures[i]);
+    for (size_t i = 0; i < plan_.captured_inputs.size(); ++i)
+      if (uses.captured_inputs[d][i])
+        context.memory.captured_inputs[i] = context.held.hold(plan_.captured_inputs[i]);
     for (size_t i = 0; i < plan_.constants.size(); ++i)
       if (uses.constants[d][i])
         context.memory.constants[i] = context.held.hold(plan_.constants[i].first, plan_.constants[i].second);
@@ -87,7 +88,7 @@ void SplitExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outp
         time->count(observe::Counter::host_copies, static_cast<int64_t>(segment.end - segment.begin));
     }
   } catch (...) {
-    mirrors_->distrust();
+    mirrors_->invalidate();
     throw;
   }
   mirrors_->commit();

@@ -1,7 +1,7 @@
 // A compiled program whose kernel calls run on several devices, one after the other in the order of the plan.
 //
 // Each device has its own arena, and kernels run with as many threads as their device has. Arguments,
-// captured tensors and constants are bound on every device that reads them, variables as well: on another
+// captured inputs and constants are bound on every device that reads them, variables as well: on another
 // device than the variable's own there is a mirror. Whatever crosses is counted on both devices.
 #pragma once
 

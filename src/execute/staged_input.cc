@@ -9,7 +9,8 @@ constexpr size_t kPrefetched = 256 << 10;  // bytes from which on a copy beside 
 
 }  // namespace
 
-StagedInput::StagedInput(Device& device) : device_(&device), captures_(backend_of(device).captures()) {}
+StagedInput::StagedInput(Device& device)
+    : device_(&device), captures_graphs_(backend_of(device).captures_graphs()) {}
 
 Stream& StagedInput::stream() const { return backend_of(*device_).compute_stream(); }
 
@@ -23,7 +24,7 @@ bool StagedInput::is_usual(const void* source) {
 
 void* StagedInput::bring(Device& from, void* source, size_t bytes) {
   const bool here = &from == device_;
-  if (here && (!captures_ || is_usual(source))) return source;
+  if (here && (!captures_graphs_ || is_usual(source))) return source;
   if (!copy_ || copy_->bytes() < bytes)
     copy_ = std::make_unique<Storage>(*device_, bytes, std::source_location::current());
   void* const target = copy_->data();

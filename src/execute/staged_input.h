@@ -14,8 +14,8 @@ class StagedInput {
   explicit StagedInput(Device& device);
 
   // Where the device finds these bytes of `from`: there, or in a copy. A captured graph holds for the
-  // pointers that it was captured with, so on a device that captures an argument that lies elsewhere with
-  // every call is copied too.
+  // pointers that it was captured with, so a device that captures graphs also copies an argument of its own
+  // memory that lies in another place with every call.
   void* bring(Device& from, void* source, size_t bytes);
 
  private:
@@ -23,7 +23,7 @@ class StagedInput {
   bool is_usual(const void* source);
 
   Device* device_;
-  bool captures_;
+  bool captures_graphs_;
   std::unique_ptr<Storage> copy_;
   std::array<const void*, 2> usual_{};  // the first places in which it was seen
 };

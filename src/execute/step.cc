@@ -53,16 +53,16 @@ StepExecutable::StepExecutable(std::vector<Plan> plans, std::vector<int64_t> sli
       staging_(layout_.devices.size() > 1 && stream(0).asynchronous() ? Staging::before_all
                                                                       : Staging::by_each_device),
       mirrored_(variables_with(false, plans_.first(), layout_)),
-      parted_(variables_with(true, plans_.first(), layout_)),
+      per_replica_(variables_with(true, plans_.first(), layout_)),
       mirrors_(make_mirrors(plans_.first(), layout_, mirrored_)),
-      parts_(select(plans_.first().variables, parted_), layout_),
+      replica_variables_(select(plans_.first().variables, per_replica_), layout_),
       outputs_(plans_.first().outputs, layout_) {
   const DeviceRunOptions options = layout_.shares_gpu() ? kOnSharedGpu : DeviceRunOptions();
   for (size_t d = 0; d < layout_.devices.size(); ++d)
     runs_.push_back(std::make_unique<DeviceRun>(static_cast<int>(d), plans_, layout_, observer_, options));
   // It copies what lies in the host's memory, which is where an asynchronous device does not work.
   if (layout_.workers && !stream(0).asynchronous() && backend_of(*layout_.devices[0]).has_memory())
-    early_writes_.emplace(plans_, mirrored_, parted_);
+    rollback_.emplace(plans_, mirrored_, per_replica_);
   all_reduce_ = make_all_reduce(ReplicaGroup(layout_), collect_sums(), observer_);
   for (const auto& run : runs_) run->sum_with(*all_reduce_);
   threads_.emplace(
@@ -96,11 +96,12 @@ void StepExecutable::bind(std::span<Tensor> outputs) {
   const auto scope = observer_.time_of_all(Category::host);
   outputs_.take(outputs);
   mirrors_.renew();
-  parts_.spread();
+  replica_variables_.spread();
   for (size_t d = 0; d < runs_.size(); ++d) {
     runs_[d]->bind_outputs(outputs_);
     for (size_t i = 0; i < mirrored_.size(); ++i) runs_[d]->bind_variable(mirrored_[i], mirrors_.at(d, i));
-    for (size_t i = 0; i < parted_.size(); ++i) runs_[d]->bind_parts(parted_[i], parts_, i);
+    for (size_t i = 0; i < per_replica_.size(); ++i)
+      runs_[d]->bind_replica_variable(per_replica_[i], replica_variables_, i);
   }
 }
 
@@ -110,7 +111,7 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
   observer_.listen(clock);
   bind(outputs);
   inputs_ = inputs;
-  if (early_writes_) early_writes_->keep();
+  if (rollback_) rollback_->save();
   all_reduce_->begin_step();
   // Replicas write their parts of results that are the first device's: behind whoever still reads the last
   // ones there, and in front of whoever reads these.
@@ -123,8 +124,8 @@ void StepExecutable::run(std::span<const Tensor> inputs, std::span<Tensor> outpu
   } catch (...) {
     // A device that is alone has nobody to let go, but other processes may wait for it.
     all_reduce_->abort();
-    if (early_writes_) early_writes_->put_back();
-    mirrors_.distrust();
+    if (rollback_) rollback_->roll_back();
+    mirrors_.invalidate();
     throw;
   }
   for (size_t d = 1; d < runs_.size(); ++d) stream(0).wait_for(stream(d));

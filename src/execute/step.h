@@ -1,9 +1,11 @@
-// A step over all its devices: the plain case is one of them and one replica, and costs nothing extra.
+// A compiled step over all its devices. One device with one replica is the plain case, and costs nothing
+// extra.
 //
 //   StepPlans          what is to be done, per size of slice
 //   DeviceRun          one device's part: bound plans, memory, captured graphs; on a thread of DeviceThreads
 //   AllReduce          the sums between phases
 //   VariableMirrors, ReplicaVariables, ReplicatedOutputs    what the devices share
+//   StepRollback       what is undone where a step of several processes fails
 //   StepObserver       who listens
 #pragma once
 
@@ -15,17 +17,17 @@
 #include "execute/all_reduce/all_reduce.h"
 #include "execute/device_run.h"
 #include "execute/device_threads.h"
-#include "execute/early_writes.h"
 #include "execute/executable.h"
 #include "execute/output_pool.h"
 #include "execute/replica_variables.h"
 #include "execute/step_plans.h"
+#include "execute/step_rollback.h"
 #include "execute/variable_mirrors.h"
 
 namespace lockstep::execute {
 
-// Replicas are the executor's own idea: the program is planned once for every size of slice that occurs, and
-// each replica has its own memory.
+// The program is planned once for every size of slice that occurs; each replica runs the plan of its slice,
+// with memory of its own.
 class StepExecutable final : public Executable {
  public:
   // See StepPlans.
@@ -56,10 +58,12 @@ class StepExecutable final : public Executable {
   const MemoryLedger::Use memory_use_;  // whose the memory is
   const Staging staging_;
   StepObserver observer_;
-  std::vector<size_t> mirrored_, parted_;  // variables of the first plan
+  // Variables of the first plan: those that are there as a whole, and those of which every replica has a
+  // part.
+  std::vector<size_t> mirrored_, per_replica_;
   VariableMirrors mirrors_;
-  ReplicaVariables parts_;
-  std::optional<EarlyWrites> early_writes_;  // of several processes on CPUs
+  ReplicaVariables replica_variables_;
+  std::optional<StepRollback> rollback_;  // of several processes on CPUs
   ReplicatedOutputs outputs_;
   std::vector<std::unique_ptr<DeviceRun>> runs_;  // by device
   std::unique_ptr<AllReduce> all_reduce_;

@@ -20,7 +20,7 @@ class StepPlans {
   size_t size() const { return plans_.size(); }
   const Plan& operator[](size_t p) const { return plans_[p]; }
   const Plan& first() const { return plans_[0]; }
-  // The plan of such a slice.
+  // The number of the plan for a slice of this size.
   size_t of(const Slice& slice) const;
   // Where the first plan's variable stands in plan p, which may have met variables in another order; -1:
   // nowhere.

@@ -76,7 +76,7 @@ void VariableMirrors::commit() {
   }
 }
 
-void VariableMirrors::distrust() {
+void VariableMirrors::invalidate() {
   for (size_t v = 0; v < variables_.size(); ++v) {
     if (updated_[v]) ++variables_[v].impl()->version;
     for (auto& copies : copies_) copies[v].version = kNoVersion;

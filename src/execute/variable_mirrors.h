@@ -36,7 +36,7 @@ class VariableMirrors {
   void commit();
   // After a step that failed: it may have updated some copies and not others, so what the variables
   // themselves hold counts, for this program and for all others.
-  void distrust();
+  void invalidate();
 
  private:
   static constexpr uint64_t kNoVersion = ~uint64_t{0};

@@ -93,7 +93,7 @@ TEST_F(Mirrors, AreNotTrustedAfterAStepThatFailed) {
   mirrors.renew();
   floats(mirrors.at(1, 0))[0] = 9;  // and not on the other
   const uint64_t version = variable.impl()->version;
-  mirrors.distrust();
+  mirrors.invalidate();
   EXPECT_GT(variable.impl()->version, version);
   mirrors.renew();
   EXPECT_EQ(floats(mirrors.at(1, 0))[0], 1);

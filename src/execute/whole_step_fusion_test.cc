@@ -95,7 +95,7 @@ TEST_F(WholeStepFusion, CanBeForbidden) {
   EXPECT_FALSE(fused(plan, device_));
 }
 
-// relu(x) of two numbers on a device that captures, by a replay with such a kernel.
+// relu(x) of two numbers on a device that captures graphs, by a replay with such a kernel.
 class FusedReplay : public ::testing::Test {
  protected:
   void fuse(bool takes_memory) {

@@ -240,15 +240,15 @@ Value Trace::value_of(const Tensor& tensor, std::source_location where) {
   require(impl.symbol.trace == 0, ErrorCode::failed_precondition, where,
           "a tensor of another traced function was used here: values leave a traced function only as its "
           "results");
-  for (const auto& [id, value] : captures_)
+  for (const auto& [id, value] : captured_inputs_)
     if (id == impl.id) return value;
-  const Value value = graph_.add({.op = &kCapture,
-                                  .attrs = CaptureAttrs{tensor},
+  const Value value = graph_.add({.op = &kCapturedInput,
+                                  .attrs = CapturedInputAttrs{tensor},
                                   .inputs = {},
                                   .outputs = {impl.spec},
                                   .where = CallSite::of(where),
                                   .device = places() ? &impl.storage->device() : nullptr});
-  captures_.emplace_back(impl.id, value);
+  captured_inputs_.emplace_back(impl.id, value);
   return value;
 }
 

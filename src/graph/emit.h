@@ -155,7 +155,7 @@ class Trace {
   Tensor constant(const TensorSpec& spec, double value, std::source_location where);
   Tensor read(const Variable& variable, std::source_location where);
   void assign(const Variable& variable, const Tensor& value);
-  // Symbol of this tensor in this trace; a concrete tensor becomes a capture.
+  // Symbol of this tensor in this trace; a concrete tensor becomes a captured input.
   Value value_of(const Tensor& tensor, std::source_location where);
   // 0, 1, 2, ...: tells the uses of one kind of op in this trace apart, bodies included.
   int64_t next_collective(std::source_location where = std::source_location::current());
@@ -204,8 +204,8 @@ class Trace {
   Tensor effect_;
   ReplicaTrace replica_;
   Graph graph_;
-  std::vector<std::pair<uint64_t, Value>> captures_;    // by tensor id
-  std::vector<std::pair<Variable, Tensor>> variables_;  // the current value of each
+  std::vector<std::pair<uint64_t, Value>> captured_inputs_;  // by tensor id
+  std::vector<std::pair<Variable, Tensor>> variables_;       // the current value of each
   std::vector<Variable> run_counters_;
   int64_t collectives_ = 0;
   int64_t randoms_ = 0;

@@ -104,9 +104,9 @@ TEST(Traces, CaptureEachTensorOnce) {
   static_cast<void>(x + outside);
   static_cast<void>(x * outside);
   static_cast<void>(outside - x);
-  int captures = 0;
-  for (const Node& node : trace.graph().nodes) captures += node.op == &kCapture;
-  EXPECT_EQ(captures, 1);
+  int captured = 0;
+  for (const Node& node : trace.graph().nodes) captured += node.op == &kCapturedInput;
+  EXPECT_EQ(captured, 1);
 }
 
 TEST(Traces, RefuseSymbolsOfOthers) {

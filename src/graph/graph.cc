@@ -13,8 +13,8 @@ SpecList source_has_no_rule(const InferContext& c) {
 
 constinit const OpDef kParameter{
     .name = "parameter", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
-constinit const OpDef kCapture{
-    .name = "capture", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
+constinit const OpDef kCapturedInput{
+    .name = "captured_input", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
 constinit const OpDef kConstant{
     .name = "constant", .min_inputs = 0, .max_inputs = 0, .infer = source_has_no_rule};
 constinit const OpDef kVariable{
@@ -25,7 +25,7 @@ constinit const OpDef kExampleOffset{
     }};
 
 bool is_source(const OpDef& op) {
-  return &op == &kParameter || &op == &kCapture || &op == &kConstant || &op == &kVariable ||
+  return &op == &kParameter || &op == &kCapturedInput || &op == &kConstant || &op == &kVariable ||
          &op == &kExampleOffset;
 }
 

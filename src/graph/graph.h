@@ -1,6 +1,6 @@
 // A traced program: nodes in the order in which they were emitted, every value defined once.
 //
-// Sources are ops without kernels: `parameter` (an argument of the function), `capture` (a tensor
+// Sources are ops without kernels: `parameter` (an argument of the function), `captured_input` (a tensor
 // from outside), `constant`, `variable` (a variable's value when the program starts) and
 // `example_offset` (the position of this replica's first example in the global batch). A variable's
 // updates are ordinary values; the last one becomes the variable's value when the program ends.
@@ -35,7 +35,7 @@ struct Node {
 };
 
 extern const OpDef kParameter;      // ParameterAttrs
-extern const OpDef kCapture;        // CaptureAttrs
+extern const OpDef kCapturedInput;  // CapturedInputAttrs
 extern const OpDef kConstant;       // ConstantAttrs
 extern const OpDef kVariable;       // VariableAttrs
 extern const OpDef kExampleOffset;  // no attributes
@@ -49,9 +49,9 @@ struct ParameterAttrs {
   bool operator==(const ParameterAttrs&) const = default;
   void visit(auto&& v) const { v("index", index); }
 };
-struct CaptureAttrs {
+struct CapturedInputAttrs {
   Tensor tensor;
-  bool operator==(const CaptureAttrs& other) const { return tensor.impl() == other.tensor.impl(); }
+  bool operator==(const CapturedInputAttrs& other) const { return tensor.impl() == other.tensor.impl(); }
   void visit(auto&& v) const { v("id", reinterpret_cast<uintptr_t>(tensor.impl().get())); }
 };
 struct ConstantAttrs {  // every element is `value`

@@ -54,7 +54,7 @@ class Kernel {
   virtual bool in_place(int /*input*/, int /*output*/) const { return false; }
   // On a GPU it only enqueues: it neither waits nor allocates.
   virtual void launch(const LaunchArgs& args) const = 0;
-  // It looks at values while it is launched, so that its launches cannot be captured.
+  // It looks at values while it is launched, so that its launches cannot be captured in a graph.
   virtual bool reads_values() const { return false; }
 };
 

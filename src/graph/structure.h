@@ -11,7 +11,7 @@ namespace lockstep {
 // count.
 bool same_structure(const Graph& a, const Graph& b);
 
-// Equal where same_structure() holds. Of a graph that reads neither captures nor variables it is the same
+// Equal where same_structure() holds. Of a graph that reads neither captured inputs nor variables it is the same
 // number in every process that runs the same library.
 uint64_t hash_of_structure(const Graph& graph);
 

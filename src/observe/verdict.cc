@@ -503,7 +503,7 @@ std::vector<Verdict> judge(const RunSummary& summary) {
 
 namespace {
 
-// Per second, of so many operations, `half` of them on numbers of 16 bits: each kind at its own rate. 0: not
+// Per second, of so many operations, `half` of them on 16-bit floats: each kind at its own rate. 0: not
 // known.
 double ceiling(const RunSetting& setting, double flops, double half) {
   if (setting.flops_per_second <= 0) return 0;

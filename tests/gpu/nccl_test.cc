@@ -138,7 +138,7 @@ void captured(int rank, int size, const std::string& address) {
   add_up(gpu_stream());
   communicator->wait(gpu_stream());
   const CapturedLaunch launches[] = {{add_up, {}}};
-  const auto graph = backend_of(gpu()).capture(launches);
+  const auto graph = backend_of(gpu()).capture_graph(launches);
   for (int i = 1; i <= 10; ++i) {
     const float value = static_cast<float>(i * (rank + 1));
     gpu_stream().fill(data_of(values), std::bit_cast<uint32_t>(value), sizeof value, kCount);

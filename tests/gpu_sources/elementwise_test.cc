@@ -14,7 +14,7 @@ namespace {
 
 using elementwise::Instruction;
 using elementwise::Opcode;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 
 std::vector<DType> all_dtypes() {
   std::vector<DType> all;
@@ -25,14 +25,14 @@ std::vector<DType> all_dtypes() {
 using ElementwiseSources = GpuSources;
 
 // Every opcode that takes operands of this dtype, each in a result of its own.
-Program all_of(DType dtype, std::set<Opcode>& met) {
-  Program program;
+ScalarProgram all_of(DType dtype, std::set<Opcode>& met) {
+  ScalarProgram program;
   program.inputs = {dtype, dtype, DType::boolean};
   for (int16_t i = 0; i < 3; ++i)
     program.instructions.push_back(
         {.op = Opcode::input, .dtype = program.inputs[static_cast<size_t>(i)], .index = i});
   const auto add = [&](const Instruction& instruction) {
-    Program longer = program;
+    ScalarProgram longer = program;
     longer.instructions.push_back(instruction);
     longer.outputs.push_back(static_cast<int16_t>(program.instructions.size()));
     try {
@@ -66,7 +66,7 @@ TEST_F(ElementwiseSources, EveryOpcodeOfEveryDType) {
   std::set<Opcode> met;
   for (const DType dtype : all_dtypes()) {
     SCOPED_TRACE(name(dtype));
-    const Program program = all_of(dtype, met);
+    const ScalarProgram program = all_of(dtype, met);
     const TensorList inputs = {Tensor::empty(dtype, {4, 7}), Tensor::empty(dtype, {1, 7}),
                                Tensor::empty(DType::boolean, {4, 1})};
     const int before = launches_of("elementwise");

@@ -250,7 +250,7 @@ BadCalls bad_calls() {
        dtype_mismatch,
        {"sparse_update: takes numbers"},
        [] {
-         const elementwise::Program keeps = {
+         const elementwise::ScalarProgram keeps = {
              .inputs = {DType::boolean},
              .instructions = {{.op = elementwise::Opcode::input, .dtype = DType::boolean, .index = 0}},
              .outputs = {0}};

@@ -161,7 +161,7 @@ struct BatchOptions {
 };
 
 struct PaddedBatchOptions {
-  // One a tensor, -1 for the longest of the batch; empty: all -1.
+  // One per tensor, -1 for the longest of the batch; empty: all -1.
   std::vector<Shape> padded_shapes = {};
   std::vector<double> padding_values = {};  // one per tensor, or one for all; empty: 0
   bool drop_remainder = false;
@@ -175,7 +175,7 @@ struct WindowOptions {
 
 struct InterleaveOptions {
   int64_t cycle_length = AUTOTUNE;  // datasets open at once; AUTOTUNE: 8, for the order follows from it
-  int64_t block_length = 1;         // elements in a row from each
+  int64_t block_length = 1;         // consecutive elements from each
   int64_t num_parallel_calls = 1;   // or AUTOTUNE
   std::optional<bool> deterministic{};
 };
@@ -199,7 +199,8 @@ struct SnapshotOptions {
 };
 
 struct IgnoreErrorsOptions {
-  int64_t most = -1;        // more than so many end the iteration with the last one; -1: any number
+  int64_t most =
+      -1;  // errors that are ignored; the next one is thrown and ends the iteration; -1: any number
   bool log_warning = true;  // of the first few
 };
 
@@ -275,7 +276,7 @@ class Dataset {
   Dataset interleave(F f, const InterleaveOptions& options = {}, Where where = Where::current()) const {
     return interleave_elements(dataset_function(std::move(f)), options, where);
   }
-  // Datasets of `size` elements in a row each, for f to make elements of; flat_map's f may batch them.
+  // Datasets of `size` consecutive elements each, for f to make elements of; flat_map's f may batch them.
   template <class F>
   Dataset window(int64_t size, F f, const WindowOptions& options = {}, Where where = Where::current()) const {
     return window_elements(size, DatasetReducer(std::move(f)), options, where);
@@ -317,7 +318,7 @@ class Dataset {
   // The first whole pass is written to this folder, later ones (also of other processes) are read from there.
   Dataset snapshot(const std::string& folder, const SnapshotOptions& options = {},
                    Where where = Where::current()) const;
-  // A thread of its own has so many elements ready.
+  // A thread of its own has up to `buffer_size` elements ready.
   Dataset prefetch(int64_t buffer_size = AUTOTUNE, Where where = Where::current()) const;
   // The same, and they are on the device already.
   Dataset prefetch_to_device(Device& device, int64_t buffer_size = 2, Where where = Where::current()) const;

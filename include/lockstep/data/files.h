@@ -45,8 +45,8 @@ struct FileList : std::vector<std::string> {
 
 struct TFRecordOptions {
   Compression compression = Compression::automatic;
-  // More than 1: elements from so many files in turn, each read by a thread of its own; the order is always
-  // the same.
+  // Files that are read at once. More than 1: elements come from them in turn, each file is read by a thread
+  // of its own, and the order is always the same.
   int64_t num_parallel_reads = 1;
   int64_t buffer_bytes = 1 << 18;
 };

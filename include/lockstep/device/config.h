@@ -101,22 +101,22 @@ namespace threading {
 void set_intra_op_parallelism_threads(int threads,
                                       std::source_location where = std::source_location::current());
 int get_intra_op_parallelism_threads();
-// Kept, and without effect, which is said once: a device runs one op at a time, and what runs at once are
-// devices.
+// The number is kept but has no effect, which is logged once: a device runs one op at a time, and only
+// different devices run ops at once.
 void set_inter_op_parallelism_threads(int threads,
                                       std::source_location where = std::source_location::current());
 int get_inter_op_parallelism_threads();
 }  // namespace threading
 
 // On: products and convolutions of float32 on a GPU may round their operands to TensorFloat-32 (10 bits of
-// fraction), which is several times faster. Off unless set. Calls from then on go by a change: a compiled
+// fraction), which is several times faster. Off unless set. A change holds for later calls: a compiled
 // function is compiled once for each setting.
 void enable_tensor_float_32_execution(bool enabled);
 bool tensor_float_32_execution_enabled();
 
 // Off: kernels may add up in another order every time, so that two runs differ in their last bits, where that
 // is faster: gradients of attention in 16-bit floats on a GPU, which then also hold less memory. On unless
-// set; calls from then on go by a change. A function of replicas that is `reproducible` refuses to be
+// set. A change holds for later calls, as above. A function of replicas that is `reproducible` refuses to be
 // compiled without it.
 void enable_op_determinism(bool enabled = true);
 bool op_determinism_enabled();

@@ -70,14 +70,16 @@ enum class CommunicationImplementation : uint8_t {
 // What gradients are on the way from worker to worker.
 enum class Compression : uint8_t {
   none,
-  bf16,  // half the bytes: each worker rounds the sum over its replicas to bfloat16; workers' sums are added in float32
+  // Half the bytes: each worker rounds the sum over its replicas to bfloat16. The workers' sums are added in
+  // float32.
+  bf16,
 };
 
 // How the workers of a MultiWorkerMirroredStrategy communicate.
 struct CommunicationOptions {
   CommunicationImplementation implementation = CommunicationImplementation::automatic;
-  // A worker that has not come to a collective after so many seconds is named on all others, and the run
-  // ends. One whose process dies is named at once.
+  // A worker that has not come to a collective after this time is named on all others, and the run ends. One
+  // whose process dies is named at once.
   double timeout_seconds = 60;
   // For all workers to come, when the strategy is made.
   double join_timeout_seconds = 300;
@@ -96,7 +98,7 @@ struct CommunicationOptions {
 // state and the position of the others. What is the chief's moves to the worker that has been in the run for
 // longest. docs/many_machines.md says what that means for callbacks, data and loops by hand.
 struct ElasticOptions {
-  // The run goes on with so many workers. 0: it is not elastic, and ends where one is lost.
+  // The run goes on as long as there are so many workers. 0: it is not elastic, and ends where one is lost.
   int min_workers = 0;
   // Where fewer are left, or a part of the run is cut off: how long they wait for others before they stop.
   double wait_seconds = 300;
@@ -104,7 +106,7 @@ struct ElasticOptions {
 
 struct StrategyOptions {
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
-  // Gradients are summed in buckets of about so many bytes, each as soon as the backward pass has filled it.
+  // Gradients are summed in buckets of about this size, each as soon as the backward pass has filled it.
   // 0: all at the end; -1: up to 16 MiB on GPUs, on CPUs what steps find fastest. No bit depends on it.
   int64_t bucket_bytes = -1;
   // The same bits on any number of devices: a batch is always cut into `virtual_replicas` slices, at least as
@@ -207,8 +209,7 @@ class Strategy {
   // Replicas that a batch is cut for, those of all workers.
   int num_replicas_in_sync() const;
   // The processes that train together under MultiWorkerMirroredStrategy, and this one's rank among them; the
-  // chief has rank
-  // 0. 1 and 0 for all other strategies.
+  // chief has rank 0. All other strategies have 1 and 0.
   int num_workers() const;
   int worker() const;
   bool is_chief() const;
@@ -272,7 +273,7 @@ class Strategy {
   DistributedElement distribute(const data::Element& batch,
                                 std::source_location where = std::source_location::current()) const;
 
-  // This worker's rows of a global batch, of which each worker has so many.
+  // This worker's rows of a global batch; worker w has worker_rows[w] of them.
   Distributed distribute_own(const Tensor& own, const std::vector<int64_t>& worker_rows) const;
   // Gives all workers the chief's values: what is made in a scope has them when it is first used by run() or
   // when fit begins. Where every replica has a part of a variable, the chief gets the sum of all parts. A

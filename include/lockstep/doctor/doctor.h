@@ -79,7 +79,7 @@ Report examine(const Options& options = {});
 // clocks.
 struct Ceilings {
   double flops_per_second = 0;       // in float32, by the units that this process computes it with
-  double half_flops_per_second = 0;  // on numbers of 16 bits; 0: as many
+  double half_flops_per_second = 0;  // on 16-bit floats; 0: as many
   double bytes_per_second = 0;
   std::string is = {};
 };

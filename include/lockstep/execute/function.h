@@ -6,7 +6,7 @@
 //
 // The function is called while tracing with symbolic tensors: C++ side effects happen then, ops and
 // variable updates happen at every call. Tensors used from outside are captured with the value they
-// have; variables are read and written at every call. A new combination of argument dtypes and
+// have then; variables are read and written at every call. A new combination of argument dtypes and
 // shapes is traced anew; a function that keeps doing so says which argument changed.
 //
 // Ops run on the devices that they would run on outside: that of the tf::device() scopes around them or
@@ -71,9 +71,9 @@ struct ReplicaOptions {
   // Variables live on the first device alone: it makes the updates, the others fetch them with every call.
   bool central_updates = false;
   CrossDeviceOps cross_device_ops = CrossDeviceOps::automatic;
-  // Sums (gradients above all) are made in buckets of about so many bytes, each as soon as the backward pass
-  // has filled it. 0: one bucket; -1: up to 16 MiB on GPUs, on CPUs what steps find best. No bit depends on
-  // it.
+  // Sums (gradients above all) are made in buckets of about this size, each as soon as the backward pass has
+  // filled it. 0: one bucket; -1: up to 16 MiB on GPUs, on CPUs the size that the first steps find fastest.
+  // No bit depends on it.
   int64_t bucket_bytes = -1;
   // Gradients travel between workers as bfloat16, and are added in float32.
   bool bf16_gradients = false;
@@ -135,7 +135,7 @@ class FunctionCore {
   int traces() const;
   // On the loop of its calls so far (lockstep/observe/run_report.h). Calls that ran op by op are none of it.
   observe::RunReport report() const;
-  // What the program for these arguments costs; it is compiled where it is new.
+  // What the program for these arguments costs; it is compiled where it does not exist yet.
   ProgramStatistics statistics(std::span<const Tensor> inputs, std::source_location where);
   // The launches of that program in order, for people.
   std::string explain(std::span<const Tensor> inputs, std::source_location where);
@@ -153,9 +153,8 @@ struct FunctionResult {
   static_assert(
       sizeof(R) == 0,
       "a function that is traced (by tf::function, strategy.run) returns tensors: a Tensor, a TensorList, or "
-      "a "
-      "std::pair or std::tuple of Tensors. Where it returns a number, as by item<float>(), return the Tensor "
-      "and read it outside of the function");
+      "a std::pair or std::tuple of Tensors. Where it returns a number, as by item<float>(), return the "
+      "Tensor and read it outside of the function");
 };
 template <>
 struct FunctionResult<Tensor> {

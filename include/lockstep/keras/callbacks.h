@@ -170,7 +170,7 @@ struct ModelCheckpointOptions {
   // False: the model's JSON is written beside the weights; a .keras file holds both.
   bool save_weights_only = false;
   std::string mode = "auto";
-  int64_t save_freq = 0;  // every so many batches; 0: every epoch
+  int64_t save_freq = 0;  // batches from one save to the next; 0: one save per epoch
   // save_best_only: what the value of the first save has to be better than.
   std::optional<double> initial_value_threshold = {};
 };
@@ -236,7 +236,7 @@ struct TerminateOnNaNOptions {
 Callback TerminateOnNaN(const TerminateOnNaNOptions& options = {});
 
 struct BackupAndRestoreOptions {
-  int64_t save_freq = 0;          // every so many batches; 0: every epoch
+  int64_t save_freq = 0;          // batches from one backup to the next; 0: one per epoch
   bool delete_checkpoint = true;  // when training has ended
 };
 // Weights, optimizer, random generator, the position in the data and the state of all callbacks, kept in
@@ -248,10 +248,10 @@ Callback BackupAndRestore(const std::string& folder, const BackupAndRestoreOptio
                           std::source_location where = std::source_location::current());
 
 struct TensorBoardOptions {
-  int histogram_freq = 0;   // histograms of the weights every so many epochs; 0: none
+  int histogram_freq = 0;   // epochs from one histogram of the weights to the next; 0: none
   bool write_graph = true;  // the layers and how they are connected
   bool write_steps_per_second = false;
-  int64_t update_freq = 0;  // scalars of every so many batches; 0: of epochs alone
+  int64_t update_freq = 0;  // batches from one record of the scalars to the next; 0: of epochs alone
 };
 // Event files for TensorBoard in `folder`/train and `folder`/validation.
 Callback TensorBoard(const std::string& folder = "logs", const TensorBoardOptions& options = {},

@@ -130,12 +130,12 @@ struct FitOptions {
   // Factors on the sample weights of examples by their class; others weigh 1. For models of one output.
   std::map<int64_t, double> class_weight = {};
   int initial_epoch = 0;  // epochs before it count as done
-  // -1: an epoch is one pass over the data. Otherwise an epoch of so many batches goes on where the one
-  // before stopped, and begins anew where the data had ended there. Data without an end needs it.
+  // Batches per epoch. -1: an epoch is one pass over the data. Otherwise an epoch goes on in the data where
+  // the one before stopped, and begins anew where the data had ended there. Data without an end needs it.
   int64_t steps_per_epoch = -1;
   int64_t validation_steps = -1;       // batches from the beginning of the validation data; -1: all
   int64_t validation_batch_size = -1;  // -1: batch_size
-  int validation_freq = 1;             // after every so many epochs
+  int validation_freq = 1;             // epochs from one validation to the next
   // A run of ten steps or more that is not silent (verbose = 0) ends with a report on where its time went
   // (lockstep/observe/run_report.h) on standard output, unless its strategy prints none
   // (StrategyOptions::report).

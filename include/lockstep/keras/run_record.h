@@ -16,7 +16,7 @@ struct RunRecordOptions {
   Json configuration = Json::object();  // what the run shall be known by, in words of yours
   // What the device can do at most, for the kernels' share of it (doctor::ceilings); 0: not known.
   double flops_per_second = 0;
-  double half_flops_per_second = 0;  // on numbers of 16 bits; 0: as many
+  double half_flops_per_second = 0;  // on 16-bit floats; 0: as many
   double bytes_per_second = 0;
   std::string ceiling_is = {};  // how that is known
 };

@@ -5,8 +5,8 @@
 //   observe::stop_tracing();
 //   std::cout << to_text(observe::kernel_profile(observe::take_trace()), {.steps = 3});
 //
-// While tracing, launches on a GPU are made one by one and timed there, without what runs beside them in a
-// recorded step: the sum over all kernels is what the step would take in one row.
+// While tracing, launches on a GPU are made one by one and timed there. A step that is replayed as a captured
+// graph runs some of them side by side: the sum over all kernels is what it would take one after the other.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +23,11 @@ struct KernelTime {
   int64_t calls = 0;
   int64_t total_ns = 0;
   double flops = 0;       // of all calls
-  double half_flops = 0;  // of them, on numbers of 16 bits, which GPUs compute with other units
+  double half_flops = 0;  // of them, on 16-bit floats, which GPUs compute on tensor cores
   double bytes = 0;       // read and written, each element once
 };
 
-// The time that its operations take at these rates; those on numbers of 16 bits at the first one where the
+// The time that its operations take at these rates; those on 16-bit floats at the first one where the
 // second is 0.
 double seconds_at(const KernelTime& kernel, double flops_per_second, double half_flops_per_second);
 

@@ -134,7 +134,7 @@ struct RunRecord {
     std::vector<KernelTime> list = {};  // the longest first
     KernelTime others = {};             // all that are not in the list, as one
     double flops_per_second = 0;        // 0: not known
-    double half_flops_per_second = 0;   // on numbers of 16 bits; 0: as many
+    double half_flops_per_second = 0;   // on 16-bit floats; 0: as many
     double bytes_per_second = 0;
     std::string ceiling_is = {};  // "multiply-adds in registers, measured"
   };

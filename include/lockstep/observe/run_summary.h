@@ -40,7 +40,7 @@ enum class Counter : uint8_t {
   checking_ns,          // part of compute in which results were looked at for NaN and infinity
   communication_bytes,  // sent by this replica in collectives
   flops,
-  half_flops,  // of them, on numbers of 16 bits, which GPUs compute with other units
+  half_flops,  // of them, on 16-bit floats, which GPUs compute on tensor cores
 };
 inline constexpr size_t kCounters = 10;
 
@@ -119,14 +119,14 @@ struct RunSetting {
   int cores = 0;                    // that the process may use; 0: not known
   bool asynchronous = false;        // devices compute beside the host (GPUs), which waits for them in compute
   float waited_for_cores_s = 0;     // of threads of the process that had work; 0: not known
-  int same_examples = 1;            // so many replicas, or workers, were given the same examples
+  int same_examples = 1;            // replicas, or workers, that were given the same examples
   double flops_per_second = 0;      // that one replica's device can do at most, in float32; 0: not known
-  double half_flops_per_second = 0;  // on numbers of 16 bits; 0: as many
+  double half_flops_per_second = 0;  // on 16-bit floats; 0: as many
 };
 
 // The memory of one device over a run. Bytes, as they were asked for.
 struct MemorySummary {
-  // What it was used for: "variables", "train_step: program", "data ahead".
+  // What it was used for: "variables", "function train_step", "prefetched data".
   struct Use {
     std::string name;
     int64_t before = 0;  // the run

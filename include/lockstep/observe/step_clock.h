@@ -73,7 +73,7 @@ class ReplicaClock {
   // Adds to this step's counter. Thread-safe.
   void count(Counter counter, int64_t amount = 1);
 
-  // This step's counters, but for traces, become so many times as large: it stands for others that were not
+  // Multiplies this step's counters, but for traces, by `factor`: the step stands for others that were not
   // timed.
   void multiply_counts(int64_t factor);
 
@@ -91,7 +91,8 @@ class ReplicaClock {
 struct StepClockOptions {
   int replicas = 1;
   int recent = 256;  // step records kept per replica
-  // Descheduled is measured in one step (or launch of several) of so many, from the second on; 0: never.
+  // Descheduled is measured in one of every so many steps (or launches of several), from the second on; 0:
+  // never.
   // Reading a thread's processor time takes 20 times as long as reading the time.
   int measure_descheduled_every = 16;
   const Clock* clock = nullptr;  // not owned; null: Clock::system()

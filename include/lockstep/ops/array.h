@@ -43,7 +43,7 @@ TensorList split(const TensorArg& x, std::initializer_list<int64_t> sizes, int a
 
 // x again and again: multiples[i] times along dimension i.
 Tensor tile(const TensorArg& x, const Dims& multiples);
-// Every element along `axis` so many times in a row; or the i-th one repeats[i] times.
+// Every element along `axis` `repeats` times in succession; or the i-th one repeats[i] times.
 Tensor repeat(const TensorArg& x, int64_t repeats, int axis);
 Tensor repeat(const TensorArg& x, const std::vector<int64_t>& repeats, int axis);
 // Backwards along these axes: a view.

@@ -101,7 +101,7 @@ struct CategoricalOptions {
   bool per_example = false;
   const Generator* generator = nullptr;
 };
-// For each row of logits [batch, classes] so many class numbers, each drawn with probability softmax(row);
+// `samples` class numbers for each row of logits [batch, classes], each drawn with probability softmax(row);
 // int64 [batch, samples]. Probabilities are computed in float64.
 Tensor categorical(const TensorArg& logits, int64_t samples, const CategoricalOptions& options = {});
 

@@ -205,7 +205,8 @@ std::optional<std::string> newest_good_checkpoint(const std::string& folder);
 
 struct CheckpointManagerOptions {
   int max_to_keep = 5;  // older ones are removed; 0: all are kept
-  // Of those that would be removed, one in so many hours stays; 0: none.
+  // A checkpoint that would be removed stays where the last one that stayed is older by so many hours; 0:
+  // none stays.
   double keep_checkpoint_every_n_hours = 0;
   std::string checkpoint_name = "ckpt";
   // save() does nothing until the step has gone on by so much since the last one.

@@ -17,8 +17,8 @@
 namespace lockstep::train {
 
 struct EventWriterOptions {
-  // Events are kept until so many have come or so much time has passed at the next one, then written
-  // together.
+  // Events are kept in memory and written together: when there are `max_queue` of them, or at the first event
+  // that comes `flush_seconds` after they were written last.
   int max_queue = 10;
   double flush_seconds = 120;
 };

@@ -382,7 +382,7 @@ int64_t CudaDevice::mark() {
   return mark;
 }
 
-std::unique_ptr<CapturedGraph> CudaDevice::capture(std::span<const CapturedLaunch> launches) {
+std::unique_ptr<CapturedGraph> CudaDevice::capture_graph(std::span<const CapturedLaunch> launches) {
   bind_thread();
   const std::lock_guard lock(capture_mutex_);
   const cudaStream_t stream = capture_stream_.handle();

@@ -46,8 +46,8 @@ class CudaDevice final : public DeviceBackend, public AsyncHostCopies, private S
   std::unique_ptr<Stream> new_stream() override;
   std::unique_ptr<Event> new_event(Event::Timed timed) override { return make_event(*this, timed); }
   void bind_thread() const override;
-  bool captures() const override { return true; }
-  std::unique_ptr<CapturedGraph> capture(std::span<const CapturedLaunch> launches) override;
+  bool captures_graphs() const override { return true; }
+  std::unique_ptr<CapturedGraph> capture_graph(std::span<const CapturedLaunch> launches) override;
   AsyncHostCopies* async_host_copies() override { return this; }
 
  private:

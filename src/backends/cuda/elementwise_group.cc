@@ -37,7 +37,7 @@ class ElementwiseGroup final : public Kernel {
       inputs.push_back(layout.spec.dtype);
       whole.push_back(layout.spec.shape == shape);
     }
-    const elementwise::Program program = elementwise::expand(*first.op, first.attrs, inputs);
+    const elementwise::ScalarProgram program = elementwise::expand(*first.op, first.attrs, inputs);
     std::vector<DType> dtypes = inputs;
     for (const OperandLayout& layout : first.output_layouts) {
       dtypes.push_back(layout.spec.dtype);

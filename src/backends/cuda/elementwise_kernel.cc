@@ -14,7 +14,7 @@ constexpr unsigned kBlocksPerMultiprocessor = 16;
 
 }  // namespace
 
-ElementwiseKernel::ElementwiseKernel(const elementwise::Program& program, const Shape& shape,
+ElementwiseKernel::ElementwiseKernel(const elementwise::ScalarProgram& program, const Shape& shape,
                                      std::span<const Strides> strides)
     : operands_(strides.size()) {
   if (shape.size() == 0 || program.outputs.empty()) return;

@@ -16,7 +16,7 @@ namespace lockstep::cuda {
 class ElementwiseKernel {
  public:
   // `strides`: in elements, of the inputs as they are read over `shape`, then of the outputs.
-  ElementwiseKernel(const elementwise::Program& program, const Shape& shape,
+  ElementwiseKernel(const elementwise::ScalarProgram& program, const Shape& shape,
                     std::span<const Strides> strides);
   // `operands`: inputs, then outputs.
   void launch(void* const* operands, cudaStream_t stream) const;

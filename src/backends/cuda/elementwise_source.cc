@@ -12,7 +12,7 @@ namespace {
 
 using elementwise::Instruction;
 using elementwise::Opcode;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 
 // The meaning of every opcode that is not an operator of the language; ops/elementwise/program.h says what it
 // is.
@@ -249,7 +249,7 @@ const char* operator_of(Opcode op) {
   }
 }
 
-std::string expression(const Program& program, const Instruction& i, const std::string& prefix) {
+std::string expression(const ScalarProgram& program, const Instruction& i, const std::string& prefix) {
   const auto arg = [&](size_t k) { return prefix + std::to_string(i.args[k]); };
   if (i.op == Opcode::cast)
     return cast_text(program.instructions[static_cast<size_t>(i.args[0])].dtype, i.dtype, arg(0));
@@ -268,7 +268,7 @@ namespace {
 bool is_narrow(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16; }
 
 // By value: whether more than 16 bits of it are seen, in results or in decisions.
-std::vector<bool> seen_whole(const Program& program) {
+std::vector<bool> seen_whole(const ScalarProgram& program) {
   std::vector<bool> whole(program.instructions.size(), false);
   for (const int16_t output : program.outputs)
     if (!is_narrow(program.instructions[static_cast<size_t>(output)].dtype))
@@ -283,7 +283,7 @@ std::vector<bool> seen_whole(const Program& program) {
 }
 
 // The argument x of the instruction where it is 1 + erf(x) in float32 for results of 16 bits; -1: it is not.
-int16_t erf_plus_one(const Program& program, const Instruction& i, bool whole) {
+int16_t erf_plus_one(const ScalarProgram& program, const Instruction& i, bool whole) {
   if (whole || i.op != Opcode::add || std::string_view(computed_type(i.dtype)) != "float") return -1;
   for (const size_t side : {0, 1}) {
     const Instruction& one = program.instructions[static_cast<size_t>(i.args[side])];
@@ -309,7 +309,7 @@ const char* stored_type(DType dtype) {
 
 std::string_view scalar_prelude() { return kPrelude; }
 
-ScalarCode scalar_code(const Program& program, const std::function<std::string(size_t)>& element,
+ScalarCode scalar_code(const ScalarProgram& program, const std::function<std::string(size_t)>& element,
                        const std::string& prefix) {
   ScalarCode code;
   const std::vector<bool> whole = seen_whole(program);
@@ -394,7 +394,7 @@ namespace {
 
 // What a thread does with V elements: pointers a0, a1, ... say where each operand has them, or the one that
 // all read.
-std::string unit_code(const Program& program, std::span<const DType> dtypes,
+std::string unit_code(const ScalarProgram& program, std::span<const DType> dtypes,
                       const std::function<bool(size_t)>& packed) {
   const size_t inputs = program.inputs.size();
   std::string text;
@@ -418,7 +418,8 @@ std::string unit_code(const Program& program, std::span<const DType> dtypes,
 
 }  // namespace
 
-std::string elementwise_source(const Program& program, const Walk& walk, std::span<const DType> dtypes) {
+std::string elementwise_source(const ScalarProgram& program, const Walk& walk,
+                               std::span<const DType> dtypes) {
   const size_t operands = dtypes.size();
   const size_t rank = walk.sizes.size();
   const int width = vector_width(walk, dtypes);
@@ -464,7 +465,7 @@ std::string elementwise_source(const Program& program, const Walk& walk, std::sp
   return text;
 }
 
-std::string elementwise_group_source(const Program& program, const std::vector<bool>& whole,
+std::string elementwise_group_source(const ScalarProgram& program, const std::vector<bool>& whole,
                                      std::span<const DType> dtypes, const GroupLayout& layout) {
   const size_t operands = dtypes.size();
   std::string text = kPrelude;

@@ -32,7 +32,7 @@ inline constexpr const char* kElementwiseKernel = "elementwise";
 // The kernel's one argument is a struct of 64-bit words: a pointer for each operand, then the byte strides of
 // each loop (by loop, by operand), the sizes of the loops with the innermost in units of the width in use,
 // the number of units in all, and whether that width is vector_width() or 1.
-std::string elementwise_source(const elementwise::Program& program, const Walk& walk,
+std::string elementwise_source(const elementwise::ScalarProgram& program, const Walk& walk,
                                std::span<const DType> dtypes);
 
 // The same program over several sets of operands with one launch, each input either whole (an element for
@@ -46,8 +46,9 @@ struct GroupLayout {
 // each operand; C numbers of elements, 64-bit words; C 32-bit numbers of the block behind a set's last one,
 // and C 32-bit words that say whether a set's width is the layout's or 1. `whole`: by operand, true for
 // outputs.
-std::string elementwise_group_source(const elementwise::Program& program, const std::vector<bool>& whole,
-                                     std::span<const DType> dtypes, const GroupLayout& layout);
+std::string elementwise_group_source(const elementwise::ScalarProgram& program,
+                                     const std::vector<bool>& whole, std::span<const DType> dtypes,
+                                     const GroupLayout& layout);
 
 // --- for kernels with loops of their own -------------------------------------------------------------------
 
@@ -58,11 +59,11 @@ const char* stored_type(DType dtype);
 std::string_view scalar_prelude();
 
 struct ScalarCode {
-  std::string statements;            // constants `prefix`0, `prefix`1, ... : one an instruction
+  std::string statements;            // constants `prefix`0, `prefix`1, ... : one per instruction
   std::vector<std::string> outputs;  // as they are stored
 };
 // `element(k)`: an expression for an element of input k, as it is stored.
-ScalarCode scalar_code(const elementwise::Program& program, const std::function<std::string(size_t)>& element,
-                       const std::string& prefix);
+ScalarCode scalar_code(const elementwise::ScalarProgram& program,
+                       const std::function<std::string(size_t)>& element, const std::string& prefix);
 
 }  // namespace lockstep::cuda

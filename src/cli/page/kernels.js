@@ -1,4 +1,4 @@
-// What the device can do on numbers of 16 bits; records of earlier versions do not say it.
+// What the device can do on 16-bit floats; records of earlier versions do not say it.
 const halfRate = of => of.half_flops_per_second || of.flops_per_second;
 // The time that a kernel would take at the device's ceiling, as a part of the time that it took.
 function shareOfCeiling(kernel, of) {
@@ -26,7 +26,7 @@ const kernels = {
                    `The ceiling: ${rate(of.flops_per_second, 'FLOP/s')}${
                        halfRate(of) === of.flops_per_second ?
                            '' :
-                           ` in float32, ${rate(halfRate(of), 'FLOP/s')} on numbers of 16 bits`} and ${
+                           ` in float32, ${rate(halfRate(of), 'FLOP/s')} on 16-bit floats`} and ${
                        rate(of.bytes_per_second, 'B/s')} (${
                        of.ceiling_is}). More than 100% means that data stays in the caches.` :
                    'What the device can do at most is not known.')),

@@ -48,12 +48,12 @@ Graph extract(const Graph& graph, std::span<const Value> results, std::span<cons
   return part;
 }
 
-bool BodyProgram::operator==(const BodyProgram& other) const {
+bool BodyGraph::operator==(const BodyGraph& other) const {
   return this == &other ||
          (hash_ == other.hash_ && parameters_ == other.parameters_ && same_structure(graph_, other.graph_));
 }
 
-std::shared_ptr<const Plan> BodyProgram::plan(const PlanOptions& options) const {
+std::shared_ptr<const Plan> BodyGraph::plan(const PlanOptions& options) const {
   const std::lock_guard lock(mutex_);
   for (const Planned& planned : plans_)
     if (same_kernels(planned.options, options) && planned.plan->settings == PlanSettings{})
@@ -64,7 +64,7 @@ std::shared_ptr<const Plan> BodyProgram::plan(const PlanOptions& options) const 
   return plan;
 }
 
-Cost BodyProgram::cost() const {
+Cost BodyGraph::cost() const {
   Cost total;
   for (const KernelCall& call : plan(PlanOptions::on(DeviceKind::null, nullptr, 1))->calls) {
     total.flops += call.cost.flops;
@@ -107,10 +107,10 @@ TracedBody::Slot TracedBody::slot_of(const Tensor& parameter) {
   return {parameter, trace_.value_of(parameter, std::source_location::current())};
 }
 
-std::shared_ptr<const BodyProgram> TracedBody::program(std::span<const Value> results) const {
+std::shared_ptr<const BodyGraph> TracedBody::graph_of(std::span<const Value> results) const {
   std::vector<Value> parameters;
   for (const Slot& slot : slots) parameters.push_back(slot.value);
-  return std::make_shared<BodyProgram>(extract(trace_.graph(), results, parameters), slots.size());
+  return std::make_shared<BodyGraph>(extract(trace_.graph(), results, parameters), slots.size());
 }
 
 int TracedBody::slot_with(Value value) const {
@@ -194,8 +194,8 @@ TracedBody::Reads TracedBody::reads_of(std::span<const Value> results, const std
   return reads;
 }
 
-std::shared_ptr<TracedBody> replay(const BodyProgram& program, Trace::BodyKind kind) {
-  const Graph& graph = program.graph();
+std::shared_ptr<TracedBody> replay(const BodyGraph& body, Trace::BodyKind kind) {
+  const Graph& graph = body.graph();
   const std::source_location where = std::source_location::current();
   std::vector<TensorSpec> specs;
   std::vector<size_t> numbers;  // of the parameters that are used
@@ -204,7 +204,7 @@ std::shared_ptr<TracedBody> replay(const BodyProgram& program, Trace::BodyKind k
       specs.push_back(node.outputs[0]);
       numbers.push_back(static_cast<size_t>(node.attrs.as<ParameterAttrs>().index));
     }
-  const auto body = [&](std::span<const Tensor> parameters) {
+  const auto emit_again = [&](std::span<const Tensor> parameters) {
     std::vector<TensorList> values;
     size_t parameter = 0;
     for (const Node& node : graph.nodes) {
@@ -223,8 +223,8 @@ std::shared_ptr<TracedBody> replay(const BodyProgram& program, Trace::BodyKind k
       if (v.valid()) results.push_back(values[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)]);
     return results;
   };
-  auto traced = std::make_shared<TracedBody>(kind, specs, body, "a gradient", where);
-  traced->slots.resize(program.num_parameters());
+  auto traced = std::make_shared<TracedBody>(kind, specs, emit_again, "a gradient", where);
+  traced->slots.resize(body.num_parameters());
   for (size_t i = 0; i < numbers.size(); ++i)
     traced->slots[numbers[i]] = traced->slot_of(traced->parameters()[i]);
   return traced;

@@ -22,15 +22,15 @@ Graph extract(const Graph& graph, std::span<const Value> results, std::span<cons
 
 // A body as nodes carry it: a graph whose only sources are parameters and constants. May be used by
 // several threads.
-class BodyProgram {
+class BodyGraph {
  public:
-  BodyProgram(Graph graph, size_t parameters)
+  BodyGraph(Graph graph, size_t parameters)
       : graph_(std::move(graph)), parameters_(parameters), hash_(hash_of_structure(graph_)) {}
 
   const Graph& graph() const { return graph_; }
   size_t num_parameters() const { return parameters_; }
   // Bodies that compute the same are equal, whichever call of a function traced them.
-  bool operator==(const BodyProgram& other) const;
+  bool operator==(const BodyGraph& other) const;
   uint64_t hash() const { return hash_; }
   // Planned on first use, for the device or kind and the threads of the loop's or branch's own kernel.
   std::shared_ptr<const Plan> plan(const PlanOptions& options) const;
@@ -61,7 +61,7 @@ class TracedBody {
   TracedBody(const TracedBody&) = delete;
   TracedBody& operator=(const TracedBody&) = delete;
 
-  // A parameter of the body's program: as recorders know it, and in the graph. Not used: invalid.
+  // A parameter of the body: as recorders know it, and in the graph. Not used: invalid.
   struct Slot {
     Tensor handle;
     Value value;
@@ -72,11 +72,11 @@ class TracedBody {
   const std::vector<Value>& outputs() const { return outputs_; }
   Slot slot_of(const Tensor& parameter);
 
-  // In the order of the program's parameters; set by whoever made the body.
+  // In the order of the body graph's parameters; set by whoever made the body.
   std::vector<Slot> slots;
 
-  // The program that computes `results` from the slots.
-  std::shared_ptr<const BodyProgram> program(std::span<const Value> results) const;
+  // The graph that computes `results` from the slots.
+  std::shared_ptr<const BodyGraph> graph_of(std::span<const Value> results) const;
 
   // --- for gradients, with the trace entered ---------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class TracedBody {
   int forward_nodes_ = 0;
 };
 
-// A traced body that does what `program` does, made by emitting its nodes again.
-std::shared_ptr<TracedBody> replay(const BodyProgram& program, Trace::BodyKind kind);
+// A traced body that does what `body` does, made by emitting its nodes again.
+std::shared_ptr<TracedBody> replay(const BodyGraph& body, Trace::BodyKind kind);
 
 }  // namespace lockstep::compile

@@ -19,7 +19,7 @@ SpecList infer(const InferContext& c) {
   return specs;
 }
 
-// Of the dearer branch.
+// The cost of the branch that costs more.
 Cost cost(const InferContext& c, std::span<const TensorSpec>) {
   const auto& attrs = c.attrs<CondAttrs>();
   const Cost a = attrs.bodies[0]->cost();
@@ -128,7 +128,7 @@ class CondGradient {
         }
         saved_[b].push_back(static_cast<size_t>(it - known.begin()));
       }
-    for (const size_t b : kBranches) attrs_.bodies[b] = body(b).program(attrs_.results[b]);
+    for (const size_t b : kBranches) attrs_.bodies[b] = body(b).graph_of(attrs_.results[b]);
     const TensorList added = owner_->extend(g_.out(), attrs_, more);
     if (added.empty()) return;
     TensorList all;
@@ -167,7 +167,7 @@ class CondGradient {
     if (results_[0].empty()) return leaving;
     CondAttrs backward;
     for (const size_t b : kBranches)
-      backward.bodies[b] = std::make_shared<BodyProgram>(
+      backward.bodies[b] = std::make_shared<BodyGraph>(
           extract(body(b).trace().graph(), results_[b], parameters_[b]), parameters_[b].size());
     backward.emitted = static_cast<int64_t>(results_[0].size());
     const TensorList found = emit(kCond, called_with, backward, where_);

@@ -67,8 +67,8 @@ TensorList emit_loop(std::shared_ptr<TracedBody> body, const TracedBody* conditi
   const std::vector<Outside> outside = trace.outside();
   const auto& parameters = body->parameters();
   std::vector<Outside> states;
-  TensorList captures;
-  std::vector<TracedBody::Slot> capture_slots;
+  TensorList captured_inputs;
+  std::vector<TracedBody::Slot> captured_slots;
   for (size_t i = 0; i < carries; ++i) body->slots.push_back(body->slot_of(parameters[i]));
   attrs.results.assign(body->outputs().begin(),
                        body->outputs().begin() + static_cast<std::ptrdiff_t>(carries));
@@ -79,29 +79,29 @@ TensorList emit_loop(std::shared_ptr<TracedBody> body, const TracedBody* conditi
       attrs.results.push_back(*trace.changed(o));
       initial.push_back(o.value);
     } else {
-      captures.push_back(o.value);
-      capture_slots.push_back({o.inside, o.parameter});
+      captured_inputs.push_back(o.value);
+      captured_slots.push_back({o.inside, o.parameter});
     }
   }
   attrs.states = static_cast<int64_t>(states.size());
   attrs.carries = static_cast<int64_t>(initial.size());
   attrs.elems = static_cast<int64_t>(elems.size());
-  attrs.captures = static_cast<int64_t>(captures.size());
+  attrs.captured_inputs = static_cast<int64_t>(captured_inputs.size());
   attrs.length = length;
   attrs.reverse = reverse;
   for (size_t i = 0; i < elems.size(); ++i) body->slots.push_back(body->slot_of(parameters[carries + i]));
-  body->slots.insert(body->slots.end(), capture_slots.begin(), capture_slots.end());
+  body->slots.insert(body->slots.end(), captured_slots.begin(), captured_slots.end());
   body->slots.push_back({{}, trace.loop_index().value_or(Value{})});
   attrs.results.insert(attrs.results.end(), body->outputs().begin() + static_cast<std::ptrdiff_t>(carries),
                        body->outputs().end());
-  attrs.body = body->program(attrs.results);
+  attrs.body = body->graph_of(attrs.results);
   attrs.traced = std::move(body);
 
   TensorList inputs = initial;
   inputs.insert(inputs.end(), elems.begin(), elems.end());
-  inputs.insert(inputs.end(), captures.begin(), captures.end());
+  inputs.insert(inputs.end(), captured_inputs.begin(), captured_inputs.end());
   if (condition) {
-    attrs.condition = condition->program(condition->outputs());
+    attrs.condition = condition->graph_of(condition->outputs());
     for (const Outside& o : const_cast<TracedBody*>(condition)->trace().outside()) inputs.push_back(o.value);
   }
   TensorList outputs = emit(kLoop, inputs, attrs, where);
@@ -206,7 +206,7 @@ TensorList traced_cond(const Tensor& pred, const Branch& then_fn, const Branch& 
   for (const Outside& o : all) inputs.push_back(o.value);
   for (size_t b = 0; b < 2; ++b) {
     for (const auto& slot : slots) attrs.traced[b]->slots.push_back(slot[b]);
-    attrs.bodies[b] = attrs.traced[b]->program(attrs.results[b]);
+    attrs.bodies[b] = attrs.traced[b]->graph_of(attrs.results[b]);
   }
   TensorList outputs = emit(kCond, inputs, attrs, where);
   for (size_t i = 0; i < states.size(); ++i) set_state(states[i], outputs[specs.size() + i]);

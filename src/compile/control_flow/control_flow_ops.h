@@ -1,4 +1,4 @@
-// The nodes behind cond, while_loop and scan: each holds the programs of its bodies.
+// The nodes behind cond, while_loop and scan: each holds its bodies as graphs.
 #pragma once
 
 #include <array>
@@ -11,9 +11,8 @@
 namespace lockstep::compile {
 
 // Settings of nodes are compared by what their bodies compute: what they were traced from, and what is kept
-// for gradients, is no part of the program.
-inline bool same_body(const std::shared_ptr<const BodyProgram>& a,
-                      const std::shared_ptr<const BodyProgram>& b) {
+// for gradients, is no part of the body.
+inline bool same_body(const std::shared_ptr<const BodyGraph>& a, const std::shared_ptr<const BodyGraph>& b) {
   return a == b || (a && b && *a == *b);
 }
 
@@ -32,12 +31,12 @@ inline bool same_body(const std::shared_ptr<const BodyProgram>& a,
 extern const OpDef kLoop;
 
 struct LoopAttrs {
-  std::shared_ptr<const BodyProgram> body;
-  std::shared_ptr<const BodyProgram> condition;  // may be null
+  std::shared_ptr<const BodyGraph> body;
+  std::shared_ptr<const BodyGraph> condition;  // may be null
   int64_t carries = 0;
   int64_t elems = 0;
-  int64_t captures = 0;  // what the body uses from outside; the rest is the condition's
-  int64_t length = 0;    // -1: no bound
+  int64_t captured_inputs = 0;  // what the body uses from outside; the rest is the condition's
+  int64_t length = 0;           // -1: no bound
   bool reverse = false;
   bool counted = false;
   // Carries of which every value is kept, the first and the last included: (length + 1) slices in the
@@ -51,12 +50,12 @@ struct LoopAttrs {
 
   bool operator==(const LoopAttrs& other) const {
     return same_body(body, other.body) && same_body(condition, other.condition) && carries == other.carries &&
-           elems == other.elems && captures == other.captures && length == other.length &&
+           elems == other.elems && captured_inputs == other.captured_inputs && length == other.length &&
            reverse == other.reverse && counted == other.counted && histories == other.histories;
   }
   void visit(auto&& v) const {
     v("body", body->hash()), v("condition", condition ? condition->hash() : 0), v("carries", carries);
-    v("elems", elems), v("captures", captures), v("length", length), v("reverse", reverse);
+    v("elems", elems), v("captured_inputs", captured_inputs), v("length", length), v("reverse", reverse);
     v("counted", counted), v("histories", histories);
   }
 
@@ -71,7 +70,7 @@ struct LoopAttrs {
 extern const OpDef kCond;
 
 struct CondAttrs {
-  std::array<std::shared_ptr<const BodyProgram>, 2> bodies;  // of true, of false
+  std::array<std::shared_ptr<const BodyGraph>, 2> bodies;  // of true, of false
 
   std::array<std::shared_ptr<TracedBody>, 2> traced;
   std::array<std::vector<Value>, 2> results;
@@ -84,7 +83,7 @@ struct CondAttrs {
   void visit(auto&& v) const { v("then", bodies[0]->hash()), v("else", bodies[1]->hash()); }
 };
 
-// Whether nodes of the op hold programs of bodies: those above.
+// Whether nodes of the op hold bodies: those above.
 inline bool has_bodies(const OpDef& op) { return &op == &kLoop || &op == &kCond; }
 
 // Results that are a carry's value, before or after an iteration, become slices of its history: the body

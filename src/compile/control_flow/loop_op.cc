@@ -78,7 +78,7 @@ class LoopGradient {
   }
 
  private:
-  struct Term {  // of the sum over all iterations of one capture's gradient: one op on stacked values
+  struct Term {  // of the sum over all iterations of a captured input's gradient: one op on stacked values
     size_t slot;
     SumOverStack sum;
     Attrs attrs;
@@ -110,8 +110,9 @@ class LoopGradient {
     return slot < carries() && slot >= carries() - static_cast<size_t>(attrs_.states);
   }
   bool is_elem(size_t slot) const { return slot >= carries() && slot < carries() + elems(); }
-  bool is_capture(size_t slot) const {
-    return slot >= carries() + elems() && slot < carries() + elems() + static_cast<size_t>(attrs_.captures);
+  bool is_captured_input(size_t slot) const {
+    return slot >= carries() + elems() &&
+           slot < carries() + elems() + static_cast<size_t>(attrs_.captured_inputs);
   }
   const TensorSpec& spec(Value v) const { return body().trace().graph().spec(v); }
   Value value_of(const Tensor& t) { return body().trace().value_of(t, where_); }
@@ -140,7 +141,7 @@ class LoopGradient {
                 "body, or assign it after the loop");
         continue;
       }
-      wanted[slot] = is_carry(slot) || ((is_elem(slot) || is_capture(slot)) && needs(slot));
+      wanted[slot] = is_carry(slot) || ((is_elem(slot) || is_captured_input(slot)) && needs(slot));
     }
     for (size_t i = 0; i < carries(); ++i) {
       if (!is_floating(spec(attrs_.results[i]).dtype) || is_state(i)) continue;
@@ -175,7 +176,7 @@ class LoopGradient {
       if (is_elem(slot)) {
         stacked_slots_.push_back(slot);
         stacked_results_.push_back(value_of(gradients_[slot]));
-      } else if (is_capture(slot)) {
+      } else if (is_captured_input(slot)) {
         sum_over_iterations(slot);
       }
     }
@@ -218,10 +219,10 @@ class LoopGradient {
   // Null where the iterations' parts have to be summed one by one.
   SumOverStack sum_over_stack(const Node& node) const {
     if (!node.op->sum_over_stack) return nullptr;
-    std::vector<bool> captures(body().slots.size(), false);
-    for (size_t i = 0; i < captures.size(); ++i) captures[i] = is_capture(i);
+    std::vector<bool> captured_inputs(body().slots.size(), false);
+    for (size_t i = 0; i < captured_inputs.size(); ++i) captured_inputs[i] = is_captured_input(i);
     for (const Value v : node.inputs)
-      if (body().depends_only_on(v, captures)) return nullptr;
+      if (body().depends_only_on(v, captured_inputs)) return nullptr;
     SpecList inputs;
     for (const Value v : node.inputs) inputs.push_back(spec(v));
     return node.op->sum_over_stack(node.attrs, inputs);
@@ -233,8 +234,8 @@ class LoopGradient {
     const size_t slots = body().slots.size();
     std::vector<bool> saved_slots(slots, false), invariant(slots, false);
     for (size_t i = 0; i < slots; ++i) {
-      invariant[i] = is_capture(i);
-      saved_slots[i] = !is_capture(i) && !is_elem(i);  // carries, and the number of the iteration
+      invariant[i] = is_captured_input(i);
+      saved_slots[i] = !is_captured_input(i) && !is_elem(i);  // carries, and the number of the iteration
     }
     for (const Term& term : terms_)
       for (const Value v : term.factors) need_stack(v, saved_slots);
@@ -256,7 +257,7 @@ class LoopGradient {
       }
       outputs.push_back(static_cast<size_t>(it - attrs_.results.begin()));
     }
-    attrs_.body = body().program(attrs_.results);
+    attrs_.body = body().graph_of(attrs_.results);
     const TensorList added = owner_.extend(g_.out(), attrs_, more);
     // Whoever records this gradient learns where the values come from.
     if (!added.empty()) {
@@ -307,10 +308,10 @@ class LoopGradient {
         add_input(body().slots[slot].value, g_.in(static_cast<int>(slot)));
     backward.elems = static_cast<int64_t>(inputs.size()) - backward.carries;
     for (size_t slot = 0; slot < reads_.slots.size(); ++slot)
-      if (reads_.slots[slot] && is_capture(slot))
+      if (reads_.slots[slot] && is_captured_input(slot))
         add_input(body().slots[slot].value, g_.in(static_cast<int>(slot)));
     for (const Trace::Outside& outside : reads_.outside) add_input(outside.parameter, outside.value);
-    backward.captures = static_cast<int64_t>(inputs.size()) - backward.carries - backward.elems;
+    backward.captured_inputs = static_cast<int64_t>(inputs.size()) - backward.carries - backward.elems;
     backward.length = attrs_.length;
     backward.reverse = !attrs_.reverse;
     backward.counted = attrs_.condition || attrs_.counted;
@@ -320,7 +321,7 @@ class LoopGradient {
     std::vector<Value> all = carry_results_;
     all.insert(all.end(), stacked_results_.begin(), stacked_results_.end());
     backward.body =
-        std::make_shared<BodyProgram>(extract(body().trace().graph(), all, parameters), parameters.size());
+        std::make_shared<BodyGraph>(extract(body().trace().graph(), all, parameters), parameters.size());
     outputs_ = emit(kLoop, inputs, backward, where_);
     for (size_t i = 0; i < stacked_results_.size(); ++i)
       stacks_[key(stacked_results_[i])] = outputs_[carry_results_.size() + i];
@@ -413,7 +414,7 @@ Graph share_histories(const Graph& graph) {
     for (const int64_t j : attrs.histories)
       specs.push_back(stacked(node.outputs[static_cast<size_t>(j)], attrs.length + 1));
     body.outputs = results;
-    attrs.body = std::make_shared<BodyProgram>(std::move(body), attrs.body->num_parameters());
+    attrs.body = std::make_shared<BodyGraph>(std::move(body), attrs.body->num_parameters());
     attrs.traced = nullptr;
     attrs.results.clear();
     node.outputs = specs;

@@ -13,7 +13,7 @@ namespace lockstep::compile {
 extern const OpDef kFused;  // FusedAttrs
 
 struct FusedAttrs {
-  elementwise::Program program;
+  elementwise::ScalarProgram program;
   Shape shape;                        // of all results
   std::vector<std::string_view> ops;  // the names of what was fused, for people
   // One program serves every shape.

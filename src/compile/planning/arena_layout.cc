@@ -79,7 +79,7 @@ void ArenaLayout::place(Plan& plan) {
   plan.replica_arena = place(plan, true, 0);
 }
 
-// Those of one arena.
+// Places the buffers of one arena.
 ArenaSize ArenaLayout::place(Plan& plan, bool per_replica, int device) {
   const auto is_here = [&](bool of_replica, int of_device) {
     return of_replica == per_replica && of_device == device;

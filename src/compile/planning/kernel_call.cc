@@ -6,7 +6,7 @@
 
 namespace lockstep::compile {
 
-KernelCall fused_call(elementwise::Program program, std::vector<OperandLayout> inputs,
+KernelCall fused_call(elementwise::ScalarProgram program, std::vector<OperandLayout> inputs,
                       std::vector<OperandLayout> outputs, std::source_location where) {
   KernelCall call;
   call.op = &kFused;

@@ -18,7 +18,7 @@ enum class Space : uint8_t {
   replica_arena,  // values of one replica
   parameter,      // an argument of the function (a replica's slice of it)
   variable,
-  capture,
+  captured_input,
   constant,
   example_offset,
   output,
@@ -26,7 +26,7 @@ enum class Space : uint8_t {
 
 struct Operand {
   Space space = Space::device_arena;
-  int index = 0;       // of the parameter, variable, capture, constant or output
+  int index = 0;       // of the parameter, variable, captured input, constant or output
   int64_t offset = 0;  // in bytes
   int device = 0;      // of a program that is split over several: in whose memory
 };
@@ -67,7 +67,7 @@ struct KernelCall {
 };
 
 // The call of a fused node, for those who have a program and no graph.
-KernelCall fused_call(elementwise::Program program, std::vector<OperandLayout> inputs,
+KernelCall fused_call(elementwise::ScalarProgram program, std::vector<OperandLayout> inputs,
                       std::vector<OperandLayout> outputs, std::source_location where);
 
 }  // namespace lockstep::compile

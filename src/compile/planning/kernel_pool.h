@@ -15,11 +15,11 @@
 
 namespace lockstep::compile {
 
-// What one launch computes: the plan's call it was asked for, and so many of those behind it.
+// What one launch computes: the plan's call it was asked for and, of a group, calls that follow it.
 struct PreparedLaunch {
   // Null: the call has none, because its device computes nothing or because it copies.
   std::unique_ptr<Kernel> kernel;
-  size_t calls = 1;
+  size_t calls = 1;  // that it computes
 };
 
 // At most one kernel per call. One thread at a time.

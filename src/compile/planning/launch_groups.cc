@@ -8,13 +8,13 @@
 namespace lockstep::compile {
 namespace {
 
-// What a group may keep in memory until all of it can run: by then its launch takes far longer than to begin
-// it.
+// The most bytes that a group may keep in memory until all of it can run: a launch on that much takes far
+// longer than beginning one does.
 constexpr size_t kMostHeld = 64 << 20;
 
 // What the nodes of a group have in common.
 struct Kind {
-  elementwise::Program program;
+  elementwise::ScalarProgram program;
   std::vector<bool> whole;  // by input: of the outputs' shape, not one element
   NodePlace place;
   bool last = false;  // nobody reads its values
@@ -76,7 +76,7 @@ class Grouper {
     return kind;
   }
 
-  // Bytes that waiting for others keeps alive.
+  // Bytes that stay alive while a node waits for the rest of its group.
   size_t held_by(int i) const {
     size_t bytes = 0;
     if (is_last(i)) {

@@ -1,4 +1,4 @@
-// Elementwise launches that differ in their memory alone, made as one.
+// Horizontal fusion: elementwise launches that differ in their memory alone, made as one.
 //
 // A training step updates every weight and, in mixed precision, converts every weight: hundreds of launches
 // of a few scalar programs, most of them over before the device has begun the next one.

@@ -94,10 +94,10 @@ class Lowering {
         h.operand = {Space::parameter, static_cast<int>(index), 0};
       } else if (n.op == &kVariable) {
         h.operand = {Space::variable, variable_index(n.attrs.as<VariableAttrs>().variable), 0};
-      } else if (n.op == &kCapture) {
-        h.operand = {Space::capture, static_cast<int>(plan_.captures.size()), 0};
-        plan_.captures.push_back(n.attrs.as<CaptureAttrs>().tensor);
-        h.layout.strides = plan_.captures.back().impl()->strides;
+      } else if (n.op == &kCapturedInput) {
+        h.operand = {Space::captured_input, static_cast<int>(plan_.captured_inputs.size()), 0};
+        plan_.captured_inputs.push_back(n.attrs.as<CapturedInputAttrs>().tensor);
+        h.layout.strides = plan_.captured_inputs.back().impl()->strides;
       } else if (n.op == &kConstant) {
         h.operand = {Space::constant, static_cast<int>(plan_.constants.size()), 0};
         plan_.constants.emplace_back(n.outputs[0], n.attrs.as<ConstantAttrs>().value);

@@ -1,7 +1,7 @@
 // Which nodes run once per device and which once per replica, and in which phase.
 //
 // A value is replica-invariant where every replica would compute the same one: it comes from variables,
-// captured tensors, constants and sums over replicas alone. Replica-invariant nodes run once per device,
+// captured inputs, constants and sums over replicas alone. Replica-invariant nodes run once per device,
 // the others once per replica. A sum over replicas ends a phase: all replicas must have its input.
 // Replica-invariant nodes that no replica waits for (variable updates above all) run in the last phase,
 // when no replica reads the old values any more.

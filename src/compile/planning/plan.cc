@@ -89,8 +89,8 @@ Plan make_plan(Graph graph, const PlanOptions& options) {
 std::string Plan::to_string() const {
   std::ostringstream out;
   const auto print = [&](const Operand& o) {
-    static constexpr const char* kNames[] = {"device",  "replica",  "parameter",      "variable",
-                                             "capture", "constant", "example_offset", "output"};
+    static constexpr const char* kNames[] = {"device",         "replica",  "parameter",      "variable",
+                                             "captured_input", "constant", "example_offset", "output"};
     out << ' ' << kNames[static_cast<int>(o.space)];
     if (o.index >= 0) out << o.index;
     out << '+' << o.offset;

@@ -63,7 +63,7 @@ struct Plan {
   std::vector<TensorSpec> parameters;
   std::vector<Variable> variables;
   std::vector<bool> variable_updated;
-  TensorList captures;
+  TensorList captured_inputs;
   std::vector<std::pair<TensorSpec, double>> constants;  // memory full of one value
   std::vector<PlannedOutput> outputs;
 
@@ -92,7 +92,8 @@ struct PlanOptions {
   // are copied.
   std::vector<Device*> devices = {};
 
-  // For a program that runs with so many threads on this device, or on any of its kind where it is null.
+  // For a program that runs with this number of threads on this device, or on any of its kind where it is
+  // null.
   static PlanOptions on(DeviceKind kind, Device* device, int threads) {
     PlanOptions options;
     options.kind = kind;

@@ -15,11 +15,11 @@ struct OrderEdge {
   int after;
 };
 
-// All nodes, by phase, within a phase sums over replicas first, then replica-invariant nodes, then those that
-// run once per replica; otherwise by dependence. Among the nodes
-// that could run next, the one that leaves the least memory alive is taken: variable updates run as
-// soon as their gradient is there. `groups`: nodes of one place each, none of which waits for another, that
-// come one directly behind the other.
+// All nodes in an order of execution: by phase, within a phase sums over replicas first, then
+// replica-invariant nodes, then those that run once per replica. Among the nodes whose inputs are there, the
+// one that leaves the least memory alive runs next: a variable's update runs as soon as its gradient is
+// there. `groups`: each lists nodes of one place, none of which waits for another; they run directly one
+// after the other.
 std::vector<int> schedule(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges,
                           const std::vector<std::vector<int>>& groups = {});
 

@@ -2,9 +2,9 @@
 //
 // There is one order, that of a fixed cycle of places: a place gives block_length elements, then the next
 // one's turn comes; a place whose dataset has ended passes its turn on and takes up the next dataset when its
-// turn comes again. flat_map is a cycle of one. In parallel, threads read ahead in every dataset of the cycle
-// and in the next few behind them, each into a buffer of its own, and the consumer walks the same cycle over
-// the buffers.
+// turn comes again. flat_map is a cycle of one. In parallel, threads prefetch from every dataset of the cycle
+// and from the next few behind them, each into a buffer of its own, and the consumer walks the same cycle
+// over the buffers.
 #include <algorithm>
 #include <condition_variable>
 #include <deque>
@@ -404,7 +404,7 @@ class ParallelInterleaveCursor final : private StopScope, public InterleaveCurso
 
   Pipeline& pipeline_;
   const bool ordered_;
-  const size_t room_for_;  // elements ahead in every stream
+  const size_t room_for_;  // elements prefetched in every stream
 
   std::mutex mutex_;
   Lock* lock_ = nullptr;               // the consumer's

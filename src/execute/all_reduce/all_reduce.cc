@@ -11,7 +11,7 @@
 namespace lockstep::execute {
 namespace {
 
-// Of a program that sums nothing.
+// The all-reduce of a program that sums nothing.
 class NothingToReduce final : public AllReduce {
  public:
   std::span<const PhaseSync::Mark> marks(int, int) const override { return {}; }

@@ -78,14 +78,14 @@ class AllReduce {
 
   // For the sums in front of `phase`: the marks of their buckets, for the launches of device d's last replica
   // in the phase before; and what the launches of `phase` wait for. The same in every step, or changed by
-  // begin_step() on devices that capture nothing.
+  // begin_step() on devices that capture no graphs.
   virtual std::span<const PhaseSync::Mark> marks(int d, int phase) const = 0;
   virtual std::span<const PhaseSync::Wait> waits(int d, int phase) const = 0;
   // When device d has reached all marks in front of `phase`: returns when the sums are there, or queued as
   // waits() says. False where another device failed.
   virtual bool finish(int d, int phase) = 0;
-  // Gives what the observer's thread has waited for device d to what the device waited for, so many steps
-  // ago: others to have their addends, and sums that the phase before them did not cover.
+  // Attributes the time for which the observer's thread has waited for device d to what the device waited for
+  // `steps_ago` steps ago: for others to have their addends, and for sums that no launch overlapped.
   virtual void attribute_waits(int /*d*/, uint64_t /*steps_ago*/) {}
   // To be called in a catch: a device failed, and the others are let go. From any thread.
   virtual void abort() = 0;

@@ -55,8 +55,8 @@ GpuStreamsAllReduce::~GpuStreamsAllReduce() = default;
 
 // --- construction ------------------------------------------------------------------------------------------
 
-// In the order in which the first device's last replica makes the addends; between processes in one that all
-// have.
+// Buckets take the sums in the order in which the first device's last replica makes the addends; between
+// processes, in the order of the first plan, which all have in common.
 void GpuStreamsAllReduce::fill_buckets() {
   std::vector<size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -82,7 +82,7 @@ void GpuStreamsAllReduce::fill_buckets() {
   }
 }
 
-// What the launches of this device have to do with the buckets, all of whose events are there.
+// Makes the marks and waits of this device's launches, when the events of all devices exist.
 void GpuStreamsAllReduce::connect(State& state, size_t d) {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     const Bucket& bucket = buckets_[b];
@@ -100,7 +100,7 @@ void GpuStreamsAllReduce::connect(State& state, size_t d) {
       launches = std::max(launches, sum.ready[d]);
       for (const void* result : sum.results[d])
         if (result) wait.memory.push_back(range_of(result, sum.bytes()));
-      // Nobody may overwrite what others still read.
+      // No launch may overwrite an addend that other devices still read.
       for (int r = group_.held[d].first; r < group_.held[d].last; ++r)
         wait.memory.push_back(range_of(sum.inputs[static_cast<size_t>(r)], sum.bytes()));
     }
@@ -184,7 +184,8 @@ bool GpuStreamsAllReduce::wanted(size_t d, const Bucket& bucket) const {
   return wanted;
 }
 
-// Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
+// A sum that is not wanted is not used, but a check of all values for NaNs must not find what another value
+// left in its place.
 void GpuStreamsAllReduce::leave_out(size_t d, const Bucket& bucket, Stream& stream) const {
   for (const size_t s : bucket.sums)
     for (void* result : sums_[s].results[d])

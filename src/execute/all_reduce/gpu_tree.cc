@@ -60,7 +60,7 @@ void GpuTreeAllReduce::queue(size_t d, size_t b, Stream& stream) const {
 
 void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   if (observe::tracing()) [[unlikely]] {
-    // As every launch is then: with the time that it takes on the device.
+    // A trace shows every launch with the time that it takes on the device.
     device(d).bind_thread();
     const int64_t start = monotonic_ns();
     const int64_t took = stream.timed([&] { queue(d, b, stream); });
@@ -71,12 +71,12 @@ void GpuTreeAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   std::unique_ptr<CapturedGraph>& graph = states_[d].buckets[b].graph;
   if (!graph) {
     const CapturedLaunch all{.launch = [this, d, b](Stream& on) { queue(d, b, on); }, .after = {}};
-    graph = device(d).capture({&all, 1});
+    graph = device(d).capture_graph({&all, 1});
   }
   graph->replay(stream);
 }
 
-// Each device reads the addends of all others.
+// Each device reads the addends of all other devices.
 GpuStreamsAllReduce::Traffic GpuTreeAllReduce::traffic(size_t d, size_t b) const {
   const int64_t bytes = bytes_of(buckets()[b]);
   const int64_t own = group().held[d].size();

@@ -81,25 +81,26 @@ HostThreadsAllReduce::HostThreadsAllReduce(const ReplicaGroup& group, std::vecto
   for (const size_t total : bytes) stores_.push_back(total < kStreamed ? Stores::cached : Stores::streaming);
   fetches_ = !alone && group.cross_device_ops != CrossDeviceOps::ring &&
              group.cross_device_ops != CrossDeviceOps::automatic;
-  if (fetches_) works_ = 2;
+  if (fetches_) stages_ = 2;
   if (group.cross_device_ops == CrossDeviceOps::tree && !alone) make_tree(scratch);
   // A single device sums everything at the end of the phase.
   if (alone) return;
   if (group.bucket_bytes >= 0) {
-    divisions_.push_back(divide(group.bucket_bytes));
+    bucketings_.push_back(make_buckets(group.bucket_bytes));
   } else {
     for (const int64_t bytes : kTried) {
-      Division division = divide(bytes);
-      const auto same = [&](const Division& other) { return same_marks(other, division); };
-      if (std::none_of(divisions_.begin(), divisions_.end(), same)) divisions_.push_back(std::move(division));
+      Bucketing bucketing = make_buckets(bytes);
+      const auto same = [&](const Bucketing& other) { return same_marks(other, bucketing); };
+      if (std::none_of(bucketings_.begin(), bucketings_.end(), same))
+        bucketings_.push_back(std::move(bucketing));
     }
   }
-  for (Division& division : divisions_) make_marks(division);
+  for (Bucketing& bucketing : bucketings_) make_marks(bucketing);
   shortest_ns_.fill(std::numeric_limits<int64_t>::max());
   for (const auto& device : devices_) {
     size_t most = 0;
-    for (const Division& division : divisions_)
-      for (const auto& buckets : division.buckets) most = std::max(most, buckets.size());
+    for (const Bucketing& bucketing : bucketings_)
+      for (const auto& buckets : bucketing.buckets) most = std::max(most, buckets.size());
     device->done.resize(most);
   }
 }
@@ -108,11 +109,11 @@ HostThreadsAllReduce::~HostThreadsAllReduce() = default;
 
 // --- construction ------------------------------------------------------------------------------------------
 
-// Division into buckets that are filled at the same times is the same division.
-bool HostThreadsAllReduce::same_marks(const Division& a, const Division& b) {
-  const auto launches = [](const Division& division) {
+// Bucketings whose buckets are filled at the same times are the same.
+bool HostThreadsAllReduce::same_marks(const Bucketing& a, const Bucketing& b) {
+  const auto launches = [](const Bucketing& bucketing) {
     std::vector<size_t> all;
-    for (const auto& by_phase : division.marks)
+    for (const auto& by_phase : bucketing.marks)
       for (const auto& marks : by_phase) {
         all.push_back(marks.size());
         for (const PhaseSync::Mark& mark : marks) all.push_back(mark.launches);
@@ -122,14 +123,14 @@ bool HostThreadsAllReduce::same_marks(const Division& a, const Division& b) {
   return launches(a) == launches(b);
 }
 
-void HostThreadsAllReduce::make_marks(Division& division) {
-  for (size_t d = 0; d < division.marks.size(); ++d)
-    for (size_t phase = 0; phase < division.marks[d].size(); ++phase)
-      for (size_t b = 0; b < division.marks[d][phase].size(); ++b)
-        division.marks[d][phase][b].mark = bucket_marks_
-                                               .emplace_back(std::make_unique<BucketMark>(
-                                                   *this, static_cast<int>(d), static_cast<int>(phase), b))
-                                               .get();
+void HostThreadsAllReduce::make_marks(Bucketing& bucketing) {
+  for (size_t d = 0; d < bucketing.marks.size(); ++d)
+    for (size_t phase = 0; phase < bucketing.marks[d].size(); ++phase)
+      for (size_t b = 0; b < bucketing.marks[d][phase].size(); ++b)
+        bucketing.marks[d][phase][b].mark = bucket_marks_
+                                                .emplace_back(std::make_unique<BucketMark>(
+                                                    *this, static_cast<int>(d), static_cast<int>(phase), b))
+                                                .get();
 }
 
 void HostThreadsAllReduce::make_tree(size_t scratch) {
@@ -139,10 +140,10 @@ void HostThreadsAllReduce::make_tree(size_t scratch) {
     links_[l].partial =
         std::make_unique<Storage>(*group_.devices[static_cast<size_t>(links_[l].device)],
                                   std::max<size_t>(scratch, 64), std::source_location::current());
-  works_ = links_.back().level + 2;
+  stages_ = links_.back().level + 2;
 }
 
-// What holds the sum below `node`: an addend, ~link, or nothing (INT_MIN).
+// Which value is the sum below `node`: the number of an addend, ~link, or INT_MIN where there is none.
 int HostThreadsAllReduce::link_up(TreeNode node) {
   constexpr int kNothing = std::numeric_limits<int>::min();
   if (const auto held = std::find(sum_nodes_.begin(), sum_nodes_.end(), node); held != sum_nodes_.end())
@@ -166,23 +167,23 @@ int HostThreadsAllReduce::link_up(TreeNode node) {
   return ~static_cast<int>(links_.size() - 1);
 }
 
-HostThreadsAllReduce::Division HostThreadsAllReduce::divide(int64_t bytes) const {
-  Division division{.bytes = bytes, .buckets = {}, .marks = {}};
-  division.marks.resize(devices_.size());
+HostThreadsAllReduce::Bucketing HostThreadsAllReduce::make_buckets(int64_t bytes) const {
+  Bucketing bucketing{.bytes = bytes, .buckets = {}, .marks = {}};
+  bucketing.marks.resize(devices_.size());
   int phases = 0;
   for (const ReplicaSum& sum : sums_) phases = std::max(phases, sum.phase + 1);
-  division.buckets.resize(static_cast<size_t>(phases));
-  for (auto& marks : division.marks) marks.resize(static_cast<size_t>(phases));
+  bucketing.buckets.resize(static_cast<size_t>(phases));
+  for (auto& marks : bucketing.marks) marks.resize(static_cast<size_t>(phases));
   std::vector<size_t> order(sums_.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // As the first device's last replica makes them.
+  // The order in which the first device's last replica makes the addends.
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return sums_[a].ready[0] < sums_[b].ready[0]; });
   std::vector<int64_t> filled(static_cast<size_t>(phases), 0);
   for (const size_t s : order) {
     const ReplicaSum& sum = sums_[s];
     const auto phase = static_cast<size_t>(sum.phase);
-    auto& buckets = division.buckets[phase];
+    auto& buckets = bucketing.buckets[phase];
     const auto width = static_cast<int64_t>(size_of(sum.dtype));
     const int64_t most = bytes == kWhole ? sum.size : std::max<int64_t>(kLine, bytes / width / kLine * kLine);
     for (int64_t at = 0; at < sum.size; at += most) {
@@ -192,40 +193,40 @@ HostThreadsAllReduce::Division HostThreadsAllReduce::divide(int64_t bytes) const
       if (!fits) {
         buckets.emplace_back();
         filled[phase] = 0;
-        for (auto& marks : division.marks) marks[phase].push_back({});
+        for (auto& marks : bucketing.marks) marks[phase].push_back({});
       }
       buckets.back().pieces.push_back(piece);
       filled[phase] += (piece.last - piece.first) * width;
       for (size_t d = 0; d < devices_.size(); ++d) {
-        auto& marks = division.marks[d][phase];
+        auto& marks = bucketing.marks[d][phase];
         const size_t before = marks.size() > 1 ? marks[marks.size() - 2].launches : 0;
         marks.back().launches = std::max({marks.back().launches, before, sum.ready[d]});
       }
     }
   }
-  for (auto& buckets : division.buckets)
-    for (Bucket& bucket : buckets) bucket.gates = std::make_unique<Gate[]>(static_cast<size_t>(works_));
-  return division;
+  for (auto& buckets : bucketing.buckets)
+    for (Bucket& bucket : buckets) bucket.gates = std::make_unique<Gate[]>(static_cast<size_t>(stages_));
+  return bucketing;
 }
 
 // --- running -----------------------------------------------------------------------------------------------
 
 void HostThreadsAllReduce::begin_step() {
-  if (divisions_.empty()) return;
-  if (divisions_.size() > 1 && trial_ < kTrials * static_cast<int>(divisions_.size())) {
-    current_ = static_cast<size_t>(std::max(0, trial_)) % divisions_.size();
+  if (bucketings_.empty()) return;
+  if (bucketings_.size() > 1 && trial_ < kTrials * static_cast<int>(bucketings_.size())) {
+    current_ = static_cast<size_t>(std::max(0, trial_)) % bucketings_.size();
     began_ns_ = Clock::system().now_ns();
   }
   barrier_.reset();
-  for (auto& buckets : divisions_[current_].buckets)
+  for (auto& buckets : bucketings_[current_].buckets)
     for (Bucket& bucket : buckets)
-      for (int w = 0; w < works_; ++w) bucket.gates[static_cast<size_t>(w)].reset();
+      for (int s = 0; s < stages_; ++s) bucket.gates[static_cast<size_t>(s)].reset();
   for (const auto& device : devices_) device->contributed = 0;
 }
 
 void HostThreadsAllReduce::end_step() {
-  const int trials = kTrials * static_cast<int>(divisions_.size());
-  if (divisions_.size() < 2 || trial_ >= trials) return;
+  const int trials = kTrials * static_cast<int>(bucketings_.size());
+  if (bucketings_.size() < 2 || trial_ >= trials) return;
   if (trial_ >= 0)
     shortest_ns_[current_] = std::min(shortest_ns_[current_], Clock::system().now_ns() - began_ns_);
   if (++trial_ == trials)
@@ -234,22 +235,22 @@ void HostThreadsAllReduce::end_step() {
 }
 
 int64_t HostThreadsAllReduce::bucket_bytes() const {
-  return divisions_.empty() ? kWhole : divisions_[current_].bytes;
+  return bucketings_.empty() ? kWhole : bucketings_[current_].bytes;
 }
 
 std::span<const PhaseSync::Mark> HostThreadsAllReduce::marks(int d, int phase) const {
-  if (divisions_.empty()) return {};
-  const auto& by_phase = divisions_[current_].marks[static_cast<size_t>(d)];
+  if (bucketings_.empty()) return {};
+  const auto& by_phase = bucketings_[current_].marks[static_cast<size_t>(d)];
   if (static_cast<size_t>(phase) >= by_phase.size()) return {};
   return by_phase[static_cast<size_t>(phase)];
 }
 
 void HostThreadsAllReduce::abort() {
   barrier_.abort();
-  if (divisions_.empty()) return;
-  for (auto& buckets : divisions_[current_].buckets)
+  if (bucketings_.empty()) return;
+  for (auto& buckets : bucketings_[current_].buckets)
     for (Bucket& bucket : buckets)
-      for (int w = 0; w < works_; ++w) bucket.gates[static_cast<size_t>(w)].abort();
+      for (int s = 0; s < stages_; ++s) bucket.gates[static_cast<size_t>(s)].abort();
 }
 
 bool HostThreadsAllReduce::wanted(int d, const ReplicaSum& sum) const {
@@ -257,11 +258,11 @@ bool HostThreadsAllReduce::wanted(int d, const ReplicaSum& sum) const {
 }
 
 void HostThreadsAllReduce::contribute(int d, int phase, size_t b) {
-  Bucket& bucket = divisions_[current_].buckets[static_cast<size_t>(phase)][b];
+  Bucket& bucket = bucketings_[current_].buckets[static_cast<size_t>(phase)][b];
   DeviceState& device = *devices_[static_cast<size_t>(d)];
   device.contributed = b + 1;
   if (!wanted(d, bucket)) {
-    device.done[b] = works_;
+    device.done[b] = stages_;
     for (const Piece& piece : bucket.pieces) leave_out(d, piece);
     return;
   }
@@ -271,13 +272,13 @@ void HostThreadsAllReduce::contribute(int d, int phase, size_t b) {
   advance(d, phase, false);
 }
 
-// Does what the other devices are ready for. False where one of them failed.
+// Runs the stages that the other devices are ready for. False where one of them failed.
 bool HostThreadsAllReduce::advance(int d, int phase, bool waits) {
-  auto& buckets = divisions_[current_].buckets[static_cast<size_t>(phase)];
+  auto& buckets = bucketings_[current_].buckets[static_cast<size_t>(phase)];
   DeviceState& device = *devices_[static_cast<size_t>(d)];
   const int count = static_cast<int>(devices_.size());
   for (size_t b = 0; b < device.contributed; ++b)
-    for (int& next = device.done[b]; next < works_;) {
+    for (int& next = device.done[b]; next < stages_;) {
       Gate& gate = buckets[b].gates[static_cast<size_t>(next)];
       if (!gate.open(count)) {
         if (!waits) break;
@@ -287,16 +288,16 @@ bool HostThreadsAllReduce::advance(int d, int phase, bool waits) {
       {
         const observe::Span span("all_reduce_sum", "communication", {.device = d});
         const auto scope = observer_.time(d, Category::exposed_communication);
-        work(d, buckets[b], next);
+        run_stage(d, buckets[b], next);
       }
       ++next;
-      if (next < works_) buckets[b].gates[static_cast<size_t>(next)].arrive(count);
+      if (next < stages_) buckets[b].gates[static_cast<size_t>(next)].arrive(count);
     }
   return true;
 }
 
 bool HostThreadsAllReduce::finish(int d, int phase) {
-  if (divisions_.empty()) {
+  if (bucketings_.empty()) {
     if (std::none_of(sums_.begin(), sums_.end(), [&](const ReplicaSum& sum) { return sum.phase == phase; }))
       return true;
     const observe::Span span("all_reduce_sum", "communication", {.device = d});
@@ -310,7 +311,7 @@ bool HostThreadsAllReduce::finish(int d, int phase) {
       }
     return true;
   }
-  const auto& all = divisions_[current_].buckets;
+  const auto& all = bucketings_[current_].buckets;
   if (static_cast<size_t>(phase) >= all.size()) return true;
   const auto& buckets = all[static_cast<size_t>(phase)];
   if (std::none_of(buckets.begin(), buckets.end(), [&](const Bucket& b) { return wanted(d, b); }))
@@ -321,14 +322,14 @@ bool HostThreadsAllReduce::finish(int d, int phase) {
   return barrier_.meet();
 }
 
-void HostThreadsAllReduce::work(int d, const Bucket& bucket, int number) {
+void HostThreadsAllReduce::run_stage(int d, const Bucket& bucket, int stage) {
   for (const Piece& piece : bucket.pieces) {
-    if (fetches_ && number == works_ - 1)
+    if (fetches_ && stage == stages_ - 1)
       fetch_shares(d, piece);
     else if (links_.empty())
       add_share(d, piece);
     else
-      add_links(d, number, piece);
+      add_links(d, stage, piece);
   }
 }
 
@@ -352,7 +353,8 @@ void HostThreadsAllReduce::add_own(int d, const Bucket& bucket) {
   }
 }
 
-// Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
+// A sum that is not wanted is not used, but a check of all values for NaNs must not find what another value
+// left in its place.
 void HostThreadsAllReduce::leave_out(int d, const Piece& piece) {
   const ReplicaSum& sum = sums_[piece.sum];
   const size_t width = size_of(sum.dtype);

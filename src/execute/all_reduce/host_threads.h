@@ -42,11 +42,11 @@ class HostThreadsAllReduce final : public AllReduce {
   };
   struct Bucket {
     std::vector<Piece> pieces;
-    std::unique_ptr<Gate[]> gates;  // one for each work: opens when all devices may do it
+    std::unique_ptr<Gate[]> gates;  // one for each stage: opens when all devices may run it
   };
   class BucketMark;
-  // One way to divide the sums into buckets.
-  struct Division {
+  // One way to gather the sums into buckets.
+  struct Bucketing {
     int64_t bytes = 0;
     std::vector<std::vector<Bucket>> buckets;                      // by phase
     std::vector<std::vector<std::vector<PhaseSync::Mark>>> marks;  // by device, by phase
@@ -64,20 +64,20 @@ class HostThreadsAllReduce final : public AllReduce {
     Device* device = nullptr;
     std::vector<TreeNode> nodes;                     // of the summation tree that this device sums itself
     std::vector<std::unique_ptr<Storage>> partials;  // by node, for those of more than one leaf
-    std::vector<int> done;                           // by bucket of the phase at hand: works
-    size_t contributed = 0;                          // buckets of it
+    std::vector<int> done;                           // by bucket of the current phase: stages
+    size_t contributed = 0;                          // buckets of that phase that it has filled
   };
 
-  static bool same_marks(const Division& a, const Division& b);
+  static bool same_marks(const Bucketing& a, const Bucketing& b);
   void make_tree(size_t scratch);
   int link_up(TreeNode node);
-  Division divide(int64_t bytes) const;
-  void make_marks(Division& division);
+  Bucketing make_buckets(int64_t bytes) const;
+  void make_marks(Bucketing& bucketing);
   bool wanted(int d, const ReplicaSum& sum) const;
   bool wanted(int d, const Bucket& bucket) const { return wanted(d, sums_[bucket.pieces[0].sum]); }
   void contribute(int d, int phase, size_t bucket);
   bool advance(int d, int phase, bool waits);
-  void work(int d, const Bucket& bucket, int number);
+  void run_stage(int d, const Bucket& bucket, int stage);
   void add_own(int d, const Bucket& bucket);
   void add_share(int d, const Piece& piece);
   void add_links(int d, int level, const Piece& piece);
@@ -102,20 +102,20 @@ class HostThreadsAllReduce final : public AllReduce {
   const std::vector<TreeNode> leaves_;  // the replicas with examples
   std::vector<TreeNode> sum_nodes_;     // all devices' nodes in order: they cover every leaf in use
   std::vector<Link> links_;             // the tree's sums across devices, the root last
-  // What each device does until a bucket is done: it sums, in a tree once for each level, and fetches the
-  // result where it has not been handed it.
-  int works_ = 1;
+  // Each device takes a bucket through these stages: it sums, in a tree once for each level, and fetches the
+  // result where no other device stores it for this one.
+  int stages_ = 1;
   bool fetches_ = false;
   std::vector<std::vector<void*>> all_results_;  // by sum: of all devices and plans
   std::vector<Stores> stores_;                   // by phase
   Barrier barrier_;
   std::vector<std::unique_ptr<BucketMark>> bucket_marks_;
-  std::vector<Division> divisions_;
-  size_t current_ = 0;  // of the divisions
+  std::vector<Bucketing> bucketings_;
+  size_t current_ = 0;  // of the bucketings
 
-  // The first steps try the divisions in turn. What is added to what does not depend on them.
+  // The first steps try the bucketings in turn. What is added to what does not depend on them.
   static constexpr int kWarmUps = 3;
-  static constexpr int kTrials = 5;  // of each division
+  static constexpr int kTrials = 5;  // of each bucketing
   int trial_ = -kWarmUps;
   int64_t began_ns_ = 0;
   std::array<int64_t, 4> shortest_ns_{};

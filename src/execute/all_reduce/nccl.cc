@@ -56,7 +56,7 @@ void NcclAllReduce::reduce(size_t d, size_t b, Stream& stream) {
   copy_results(d, b, stream);
 }
 
-// What a ring sends.
+// As many bytes as a ring sends.
 GpuStreamsAllReduce::Traffic NcclAllReduce::traffic(size_t, size_t b) const {
   const int64_t count = NcclRanks::count(group());
   const int64_t each = 2 * bytes_of(buckets()[b]) * (count - 1) / count;

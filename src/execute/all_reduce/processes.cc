@@ -229,7 +229,8 @@ void ProcessesAllReduce::fill(int d, int phase, size_t b) {
   bucket.filled.arrive(static_cast<int>(group_.devices.size()));
 }
 
-// Nobody uses the result, but a check of all values for NaNs must not find what some other value left there.
+// A sum that is not wanted is not used, but a check of all values for NaNs must not find what another value
+// left in its place.
 void ProcessesAllReduce::leave_out(int d, const Bucket& bucket) const {
   for (const Piece& piece : bucket.pieces) {
     const ReplicaSum& sum = sums_[piece.sum];
@@ -248,7 +249,7 @@ bool ProcessesAllReduce::finish(int d, int phase) {
   const auto scope = observer_.time(d, Category::exposed_communication);
   if (d == 0 && at.by_device()) return exchange_here(at);
   if (at.done.wait(1, Waiting::sleeps)) return true;
-  // The first of this process' devices says what went wrong, the others come back.
+  // The first of this process' devices throws what went wrong; the others only return.
   if (d == 0 && error_) std::rethrow_exception(error_);
   return false;
 }

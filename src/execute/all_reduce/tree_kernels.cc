@@ -19,7 +19,7 @@ namespace {
 using elementwise::Opcode;
 
 // The value of the sum below `node`; -1 where no addend lies there.
-int16_t sum_below(elementwise::Program& program, TreeNode node, std::span<const TreeNode> used,
+int16_t sum_below(elementwise::ScalarProgram& program, TreeNode node, std::span<const TreeNode> used,
                   DType stored) {
   const auto held = std::find(used.begin(), used.end(), node);
   if (held != used.end()) {
@@ -48,14 +48,14 @@ TreeKernels::TreeKernels(Device& device, std::span<const TreeSum> sums, int leav
   for (const auto& [types, list] : by_type) prepare(device, list, leaves, used);
 }
 
-// Those of one type.
+// Prepares the kernels for sums of one dtype.
 void TreeKernels::prepare(Device& device, std::span<const TreeSum* const> sums, int leaves,
                           std::span<const TreeNode> used) {
   const auto where = std::source_location::current();
   const DType dtype = sums[0]->dtype, target = sums[0]->target_dtype;
   require(dtype != DType::boolean, ErrorCode::dtype_mismatch, where,
           "all_reduce_sum: booleans have no sum; cast() them first");
-  elementwise::Program program;
+  elementwise::ScalarProgram program;
   program.inputs.assign(used.size(), dtype);
   int16_t root = sum_below(program, {0, leaves}, used, dtype);
   if (target != accumulator(dtype))

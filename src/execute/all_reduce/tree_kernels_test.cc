@@ -38,7 +38,7 @@ std::vector<TreeNode> leaves_of(TreeNode node) {
   return leaves;
 }
 
-// Ranks that hold so many replicas each make partial sums, and one of them finishes the tree.
+// Ranks that hold these numbers of replicas make partial sums, and one of them finishes the tree.
 template <class T>
 std::vector<T> in_two_stages(DType dtype, const std::vector<int>& held) {
   const int replicas = std::accumulate(held.begin(), held.end(), 0);

@@ -10,11 +10,11 @@ namespace lockstep::execute {
 
 using compile::aligned;
 
-BodyRunner::BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request)
-    : BodyRunner(program, compile::PlanOptions::on(kind, request.device, request.threads)) {}
+BodyRunner::BodyRunner(const compile::BodyGraph& body, DeviceKind kind, const KernelRequest& request)
+    : BodyRunner(body, compile::PlanOptions::on(kind, request.device, request.threads)) {}
 
-BodyRunner::BodyRunner(const compile::BodyProgram& program, const PlanOptions& options)
-    : plan_(program.plan(options)), kernels_(plan_->kernels->borrow(options)) {
+BodyRunner::BodyRunner(const compile::BodyGraph& body, const PlanOptions& options)
+    : plan_(body.plan(options)), kernels_(plan_->kernels->borrow(options)) {
   memory_.device = options.device;
   for (const auto& [spec, value] : plan_->constants) constant_bytes_ += aligned(spec.bytes());
 }

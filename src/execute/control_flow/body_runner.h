@@ -1,4 +1,4 @@
-// Runs a body's program inside of a kernel.
+// Runs the body of a loop or branch inside of a kernel.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace lockstep::execute {
 class BodyRunner {
  public:
   // For a kernel that is prepared by such a request.
-  BodyRunner(const compile::BodyProgram& program, DeviceKind kind, const KernelRequest& request);
+  BodyRunner(const compile::BodyGraph& body, DeviceKind kind, const KernelRequest& request);
 
   size_t arena_bytes() const { return plan_->device_arenas[0].bytes + constant_bytes_; }
   // Before the runs of one launch: `arena` has arena_bytes() bytes.
@@ -30,7 +30,7 @@ class BodyRunner {
   void run(Stream& stream);
 
  private:
-  BodyRunner(const compile::BodyProgram& program, const PlanOptions& options);
+  BodyRunner(const compile::BodyGraph& body, const PlanOptions& options);
   void fill_constants(char* arena, Stream& stream);
 
   std::shared_ptr<const Plan> plan_;

@@ -1,4 +1,4 @@
-// Kernels of control-flow nodes: they run the programs of their bodies, in the memory they are given.
+// Kernels of control-flow nodes: they run their bodies, in the memory they are given.
 #include <algorithm>
 
 #include "compile/control_flow/control_flow_ops.h"
@@ -24,10 +24,11 @@ class LoopKernel final : public Kernel {
     if (attrs_.condition) condition_.emplace(*attrs_.condition, kind, request);
     carries_ = static_cast<size_t>(attrs_.carries);
     elems_ = static_cast<size_t>(attrs_.elems);
-    captures_ = static_cast<size_t>(attrs_.captures);
+    captured_inputs_ = static_cast<size_t>(attrs_.captured_inputs);
     first_stacked_ = static_cast<size_t>(attrs_.first_stacked());
     results_ = static_cast<size_t>(attrs_.num_stacked());
-    condition_captures_ = request.inputs.size() - carries_ - elems_ - captures_ - (attrs_.counted ? 1 : 0);
+    condition_captured_inputs_ =
+        request.inputs.size() - carries_ - elems_ - captured_inputs_ - (attrs_.counted ? 1 : 0);
     const auto slice_bytes = [&](const TensorSpec& spec) {
       return attrs_.length > 0 ? spec.bytes() / static_cast<size_t>(attrs_.length) : 0;
     };
@@ -60,18 +61,18 @@ class LoopKernel final : public Kernel {
     auto* const index = static_cast<int64_t*>(args.workspace);
     auto* const goes_on = static_cast<bool*>(static_cast<void*>(index + 1));
     body_.start(workspace + arena_offset_, args.stream);
-    for (size_t i = 0; i < captures_; ++i)
+    for (size_t i = 0; i < captured_inputs_; ++i)
       body_.set_parameter(carries_ + elems_ + i, args.inputs[carries_ + elems_ + i]);
-    body_.set_parameter(carries_ + elems_ + captures_, index);
+    body_.set_parameter(carries_ + elems_ + captured_inputs_, index);
     if (condition_) {
       condition_->start(workspace + condition_offset_, args.stream);
-      for (size_t i = 0; i < condition_captures_; ++i)
-        condition_->set_parameter(carries_ + i, args.inputs[carries_ + elems_ + captures_ + i]);
+      for (size_t i = 0; i < condition_captured_inputs_; ++i)
+        condition_->set_parameter(carries_ + i, args.inputs[carries_ + elems_ + captured_inputs_ + i]);
       condition_->set_output(0, goes_on);
     }
     int64_t bound = attrs_.length;
     if (attrs_.counted) {
-      args.stream.read(&bound, args.inputs[carries_ + elems_ + captures_ + condition_captures_],
+      args.stream.read(&bound, args.inputs[carries_ + elems_ + captured_inputs_ + condition_captured_inputs_],
                        sizeof bound);
       bound = std::clamp<int64_t>(bound, 0, attrs_.length);
     }
@@ -144,7 +145,7 @@ class LoopKernel final : public Kernel {
   LoopAttrs attrs_;
   mutable BodyRunner body_;
   mutable std::optional<BodyRunner> condition_;
-  size_t carries_, elems_, captures_, condition_captures_, first_stacked_, results_;
+  size_t carries_, elems_, captured_inputs_, condition_captured_inputs_, first_stacked_, results_;
   std::vector<size_t> carry_bytes_, elem_bytes_, result_bytes_;
   std::vector<int> history_;  // of each carry: an output; -1: none
   std::vector<size_t> spare_offset_;

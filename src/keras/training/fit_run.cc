@@ -9,7 +9,7 @@
 
 #include "comm/connection.h"
 #include "comm/workers.h"
-#include "data/ahead_choice.h"
+#include "data/adaptive_prefetch.h"
 #include "data/host.h"
 #include "device/cpu_device.h"
 #include "distribute/worker_summaries.h"
@@ -126,7 +126,7 @@ data::RowBatchOptions reading(const FitOptions& options, const distribute::Strat
           .shuffle = options.shuffle,
           .threads = threads,
           .free_threads = std::max(0, available_cores() - std::max(threads, busy)),
-          .ahead_choice = std::make_shared<data::AheadChoice>()};
+          .adaptive_prefetch = std::make_shared<data::AdaptivePrefetch>()};
 }
 
 int next_number() {

@@ -268,7 +268,7 @@ TEST(Fit, ShufflesEachEpochInAnOrderThatTheSeedFixes) {
 
 TEST(Stream, AShuffledPassGivesEveryExampleOnceAndAnotherOrderEachTime) {
   std::vector<float> last;
-  // With and without a thread that fetches ahead; 64 KiB per batch is where one is used.
+  // With and without prefetch, which batches of 64 KiB or more have.
   for (const int free_threads : {0, 1}) {
     const int64_t n = 1000, width = 600;
     std::vector<float> values(static_cast<size_t>(n * width));

@@ -17,8 +17,8 @@ Scalar activated(Epilogue epilogue, Scalar x) {
   return x;
 }
 
-Program activation_program(Epilogue epilogue, DType dtype) {
-  Program program;
+ScalarProgram activation_program(Epilogue epilogue, DType dtype) {
+  ScalarProgram program;
   program.inputs.push_back(dtype);
   const int16_t input = append(program, {.op = Opcode::input, .dtype = dtype, .index = 0});
   const Attrs none;

@@ -10,6 +10,6 @@ namespace lockstep::elementwise {
 Scalar activated(Epilogue epilogue, Scalar x);
 
 // activated(x) and nothing else.
-Program activation_program(Epilogue epilogue, DType dtype);
+ScalarProgram activation_program(Epilogue epilogue, DType dtype);
 
 }  // namespace lockstep::elementwise

@@ -23,7 +23,7 @@ bool exact(DType dtype) {
 
 }  // namespace
 
-std::optional<double> evaluate(const Program& program, std::span<const double> inputs) {
+std::optional<double> evaluate(const ScalarProgram& program, std::span<const double> inputs) {
   std::vector<double> values;
   for (const Instruction& i : program.instructions) {
     if (!exact(i.dtype)) return std::nullopt;

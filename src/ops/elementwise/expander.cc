@@ -4,7 +4,7 @@
 
 namespace lockstep::elementwise {
 
-int16_t append(Program& program, const Instruction& instruction) {
+int16_t append(ScalarProgram& program, const Instruction& instruction) {
   const auto it = std::find(program.instructions.begin(), program.instructions.end(), instruction);
   if (it != program.instructions.end()) return static_cast<int16_t>(it - program.instructions.begin());
   program.instructions.push_back(instruction);
@@ -28,7 +28,7 @@ Scalar Expander::apply(const OpDef& op, const Attrs& attributes, Scalar a) {
   return {this, result, program_.instructions[static_cast<size_t>(result)].dtype};
 }
 
-void Expander::inline_program(const Program& program) {
+void Expander::inline_program(const ScalarProgram& program) {
   std::vector<int16_t> values;
   for (Instruction instruction : program.instructions) {
     if (instruction.op == Opcode::input) {
@@ -42,8 +42,8 @@ void Expander::inline_program(const Program& program) {
   for (const int16_t output : program.outputs) outputs_.push_back(values[static_cast<size_t>(output)]);
 }
 
-Program expand(const OpDef& op, const Attrs& attributes, std::span<const DType> inputs) {
-  Program program;
+ScalarProgram expand(const OpDef& op, const Attrs& attributes, std::span<const DType> inputs) {
+  ScalarProgram program;
   std::vector<int16_t> values;
   for (const DType dtype : inputs) {
     values.push_back(

@@ -30,7 +30,7 @@ class Scalar {
 class Expander {
  public:
   // `inputs`: the values of `program` that stand for the op's inputs.
-  Expander(Program& program, const Attrs& attributes, std::span<const int16_t> inputs)
+  Expander(ScalarProgram& program, const Attrs& attributes, std::span<const int16_t> inputs)
       : program_(program), attributes_(attributes), inputs_(inputs) {}
 
   Scalar in(int i) {
@@ -46,24 +46,24 @@ class Expander {
   }
 
   // Writes a whole program, its inputs standing for the op's and its outputs becoming the op's.
-  void inline_program(const Program& program);
+  void inline_program(const ScalarProgram& program);
 
   Scalar apply(Opcode op, DType result, Scalar a, Scalar b = {}, Scalar c = {});
   // The meaning of another op, of one operand and one result.
   Scalar apply(const OpDef& op, const Attrs& attributes, Scalar a);
 
  private:
-  Program& program_;
+  ScalarProgram& program_;
   const Attrs& attributes_;
   std::span<const int16_t> inputs_;
   std::vector<int16_t> outputs_;
 };
 
 // The value of `instruction` in `program`: an equal one that is there already, else a new one.
-int16_t append(Program& program, const Instruction& instruction);
+int16_t append(ScalarProgram& program, const Instruction& instruction);
 
 // The whole program of one op on operands of these dtypes.
-Program expand(const OpDef& op, const Attrs& attributes, std::span<const DType> inputs);
+ScalarProgram expand(const OpDef& op, const Attrs& attributes, std::span<const DType> inputs);
 
 inline Scalar unary(Opcode op, Scalar a) { return a.expander().apply(op, a.dtype(), a); }
 inline Scalar binary(Opcode op, Scalar a, Scalar b) { return a.expander().apply(op, a.dtype(), a, b); }

@@ -90,7 +90,7 @@ struct Line {
   }
 };
 
-void validate(const Program& program, size_t number) {
+void validate(const ScalarProgram& program, size_t number) {
   const auto here = std::source_location::current();
   const Instruction& instruction = program.instructions[number];
   const Line line{number, instruction};
@@ -143,13 +143,13 @@ void validate(const Program& program, size_t number) {
 int arity(Opcode op) { return row(op).arity; }
 const char* name(Opcode op) { return row(op).name; }
 
-int64_t arithmetic(const Program& program) {
+int64_t arithmetic(const ScalarProgram& program) {
   return std::count_if(program.instructions.begin(), program.instructions.end(), [](const Instruction& i) {
     return i.op != Opcode::input && i.op != Opcode::constant;
   });
 }
 
-uint64_t hash(const Program& program) {
+uint64_t hash(const ScalarProgram& program) {
   uint64_t state = 0x9e3779b97f4a7c15;
   const auto mix = [&](uint64_t word) {
     state = (state ^ word) * 0xff51afd7ed558ccd;
@@ -168,7 +168,7 @@ uint64_t hash(const Program& program) {
   return state;
 }
 
-void validate(const Program& program) {
+void validate(const ScalarProgram& program) {
   const auto here = std::source_location::current();
   const size_t operands = program.inputs.size() + program.outputs.size();
   require(operands <= kMaxOperands, ErrorCode::invalid_argument, here, "elementwise program: ", operands,
@@ -183,7 +183,7 @@ void validate(const Program& program) {
             program.instructions.size(), " values");
 }
 
-std::ostream& operator<<(std::ostream& out, const Program& program) {
+std::ostream& operator<<(std::ostream& out, const ScalarProgram& program) {
   for (size_t i = 0; i < program.instructions.size(); ++i) {
     print(out, i, program.instructions[i]);
     out << '\n';

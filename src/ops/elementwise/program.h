@@ -69,24 +69,24 @@ struct Instruction {
 // A program touches at most this many operands (inputs and outputs together); fusion stops there.
 inline constexpr int kMaxOperands = 128;
 
-struct Program {
+struct ScalarProgram {
   std::vector<DType> inputs;  // dtype of each operand in memory
   std::vector<Instruction> instructions;
   std::vector<int16_t> outputs;  // the values stored, in order; stored as their dtype
 
-  bool operator==(const Program&) const = default;
+  bool operator==(const ScalarProgram&) const = default;
 };
 
-uint64_t hash(const Program& program);
+uint64_t hash(const ScalarProgram& program);
 
 // The instructions that compute something, of an element.
-int64_t arithmetic(const Program& program);
+int64_t arithmetic(const ScalarProgram& program);
 
 // Throws Error naming the instruction and the broken rule: an argument that is not an earlier
 // value, dtypes that do not fit the opcode, an operand that does not exist, too many operands.
-void validate(const Program& program);
+void validate(const ScalarProgram& program);
 
-// One line an instruction, for people: "%3 = add float32 %1 %2".
-std::ostream& operator<<(std::ostream& out, const Program& program);
+// One line per instruction, for people: "%3 = add float32 %1 %2".
+std::ostream& operator<<(std::ostream& out, const ScalarProgram& program);
 
 }  // namespace lockstep::elementwise

@@ -12,8 +12,8 @@
 namespace lockstep::elementwise {
 namespace {
 
-Program sum_of_two() {
-  Program program;
+ScalarProgram sum_of_two() {
+  ScalarProgram program;
   program.inputs = {DType::float32, DType::float32};
   program.instructions = {{.op = Opcode::input, .dtype = DType::float32, .index = 0},
                           {.op = Opcode::input, .dtype = DType::float32, .index = 1},
@@ -22,7 +22,7 @@ Program sum_of_two() {
   return program;
 }
 
-ErrorCode refusal(const Program& program) {
+ErrorCode refusal(const ScalarProgram& program) {
   try {
     validate(program);
   } catch (const Error& error) {
@@ -32,7 +32,7 @@ ErrorCode refusal(const Program& program) {
   return ErrorCode::internal;
 }
 
-TEST(Program, EveryOpcodeHasANameOfItsOwnAndAnArity) {
+TEST(ScalarProgram, EveryOpcodeHasANameOfItsOwnAndAnArity) {
   std::set<std::string> names;
   for (int i = 0; i < kNumOpcodes; ++i) {
     const auto op = static_cast<Opcode>(i);
@@ -49,8 +49,8 @@ TEST(Program, EveryOpcodeHasANameOfItsOwnAndAnArity) {
   EXPECT_EQ(arity(Opcode::select), 3);
 }
 
-TEST(Program, PrintsOneLineAnInstruction) {
-  Program program = sum_of_two();
+TEST(ScalarProgram, PrintsOneLinePerInstruction) {
+  ScalarProgram program = sum_of_two();
   program.instructions.push_back({.op = Opcode::constant, .dtype = DType::float32, .immediate = 0.5});
   program.instructions.push_back({.op = Opcode::less, .dtype = DType::boolean, .args = {2, 3, -1}});
   program.outputs = {2, 4};
@@ -65,29 +65,29 @@ TEST(Program, PrintsOneLineAnInstruction) {
             "store %2 %4\n");
 }
 
-TEST(Program, HashAndEqualityFollowEveryField) {
-  const Program base = sum_of_two();
+TEST(ScalarProgram, HashAndEqualityFollowEveryField) {
+  const ScalarProgram base = sum_of_two();
   EXPECT_EQ(base, sum_of_two());
   EXPECT_EQ(hash(base), hash(sum_of_two()));
   const auto differs = [&](auto change) {
-    Program other = sum_of_two();
+    ScalarProgram other = sum_of_two();
     change(other);
     EXPECT_NE(base, other);
     EXPECT_NE(hash(base), hash(other));
   };
-  differs([](Program& p) { p.inputs[1] = DType::float16; });
-  differs([](Program& p) { p.inputs.push_back(DType::float32); });
-  differs([](Program& p) { p.instructions[2].op = Opcode::sub; });
-  differs([](Program& p) { p.instructions[2].dtype = DType::float64; });
-  differs([](Program& p) { p.instructions[2].args = {1, 0, -1}; });
-  differs([](Program& p) { p.instructions[1].index = 0; });
-  differs([](Program& p) { p.outputs = {1}; });
-  differs([](Program& p) { p.outputs = {2, 2}; });
+  differs([](ScalarProgram& p) { p.inputs[1] = DType::float16; });
+  differs([](ScalarProgram& p) { p.inputs.push_back(DType::float32); });
+  differs([](ScalarProgram& p) { p.instructions[2].op = Opcode::sub; });
+  differs([](ScalarProgram& p) { p.instructions[2].dtype = DType::float64; });
+  differs([](ScalarProgram& p) { p.instructions[2].args = {1, 0, -1}; });
+  differs([](ScalarProgram& p) { p.instructions[1].index = 0; });
+  differs([](ScalarProgram& p) { p.outputs = {1}; });
+  differs([](ScalarProgram& p) { p.outputs = {2, 2}; });
 }
 
-TEST(Program, ConstantsAreComparedByTheirBits) {
+TEST(ScalarProgram, ConstantsAreComparedByTheirBits) {
   const auto constant = [](double value) {
-    Program program;
+    ScalarProgram program;
     program.instructions = {{.op = Opcode::constant, .dtype = DType::float32, .immediate = value}};
     program.outputs = {0};
     return program;
@@ -98,24 +98,24 @@ TEST(Program, ConstantsAreComparedByTheirBits) {
   EXPECT_NE(hash(constant(1.0)), hash(constant(2.0)));
 }
 
-TEST(Program, AcceptsWhatIsWellFormed) {
+TEST(ScalarProgram, AcceptsWhatIsWellFormed) {
   EXPECT_NO_THROW(validate(sum_of_two()));
-  EXPECT_NO_THROW(validate(Program{}));
+  EXPECT_NO_THROW(validate(ScalarProgram{}));
 }
 
-TEST(Program, RefusesArgumentsThatAreNotEarlierValues) {
+TEST(ScalarProgram, RefusesArgumentsThatAreNotEarlierValues) {
   for (const int16_t arg : {int16_t{2}, int16_t{3}, int16_t{-1}}) {
-    Program program = sum_of_two();
+    ScalarProgram program = sum_of_two();
     program.instructions[2].args[1] = arg;
     EXPECT_EQ(refusal(program), ErrorCode::invalid_argument);
   }
-  Program program = sum_of_two();
+  ScalarProgram program = sum_of_two();
   program.instructions[2].args[2] = 0;
   EXPECT_EQ(refusal(program), ErrorCode::invalid_argument);
 }
 
-TEST(Program, RefusesOperandsThatDoNotExistOrAreOfAnotherDtype) {
-  Program program = sum_of_two();
+TEST(ScalarProgram, RefusesOperandsThatDoNotExistOrAreOfAnotherDtype) {
+  ScalarProgram program = sum_of_two();
   program.instructions[0].index = 2;
   EXPECT_EQ(refusal(program), ErrorCode::invalid_argument);
   program = sum_of_two();
@@ -126,9 +126,9 @@ TEST(Program, RefusesOperandsThatDoNotExistOrAreOfAnotherDtype) {
   EXPECT_EQ(refusal(program), ErrorCode::invalid_argument);
 }
 
-TEST(Program, RefusesDtypesThatDoNotFitTheOpcode) {
+TEST(ScalarProgram, RefusesDtypesThatDoNotFitTheOpcode) {
   const auto with = [](Opcode op, DType operand, DType result) {
-    Program program = sum_of_two();
+    ScalarProgram program = sum_of_two();
     program.inputs = {operand, operand};
     program.instructions[0].dtype = program.instructions[1].dtype = operand;
     program.instructions[2].op = op;
@@ -145,27 +145,27 @@ TEST(Program, RefusesDtypesThatDoNotFitTheOpcode) {
   EXPECT_NO_THROW(validate(with(Opcode::floor, DType::int64, DType::int64)));
   EXPECT_NO_THROW(validate(with(Opcode::cast, DType::int64, DType::boolean)));
 
-  Program mixed = sum_of_two();
+  ScalarProgram mixed = sum_of_two();
   mixed.inputs[1] = mixed.instructions[1].dtype = DType::int32;
   EXPECT_EQ(refusal(mixed), ErrorCode::dtype_mismatch);
 
-  Program select = sum_of_two();
+  ScalarProgram select = sum_of_two();
   select.instructions.push_back({.op = Opcode::select, .dtype = DType::float32, .args = {2, 0, 1}});
   EXPECT_EQ(refusal(select), ErrorCode::dtype_mismatch);
   select.instructions[2] = {.op = Opcode::less, .dtype = DType::boolean, .args = {0, 1, -1}};
   EXPECT_NO_THROW(validate(select));
 }
 
-TEST(Program, RefusesMoreOperandsThanAKernelTakes) {
-  Program program = sum_of_two();
+TEST(ScalarProgram, RefusesMoreOperandsThanAKernelTakes) {
+  ScalarProgram program = sum_of_two();
   program.inputs.resize(kMaxOperands - 1, DType::float32);
   EXPECT_NO_THROW(validate(program));
   program.inputs.push_back(DType::float32);
   EXPECT_EQ(refusal(program), ErrorCode::invalid_argument);
 }
 
-TEST(Program, MessagesShowTheInstruction) {
-  Program program = sum_of_two();
+TEST(ScalarProgram, MessagesShowTheInstruction) {
+  ScalarProgram program = sum_of_two();
   program.instructions[2].args[1] = 7;
   try {
     validate(program);

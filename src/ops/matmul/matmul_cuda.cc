@@ -121,7 +121,7 @@ std::unique_ptr<cuda::ElementwiseKernel> make_finish(const KernelRequest& reques
   if (!finish.bias && !finish.addend && finish.epilogue == Epilogue::none) return nullptr;
   const OperandLayout& c = request.outputs[0];
   const DType dtype = c.spec.dtype;
-  elementwise::Program program;
+  elementwise::ScalarProgram program;
   std::vector<int16_t> values;
   std::vector<Strides> strides = {c.strides};
   for (int16_t i = 0; i < 1 + (finish.bias ? 1 : 0) + (finish.addend ? 1 : 0); ++i) {

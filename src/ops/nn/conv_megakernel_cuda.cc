@@ -139,13 +139,13 @@ void write_filter_gradient(OpCode& code) {
   code.add("      [&](int i, float sum) { ", code.out(0, "i", "sum"), " }, scratch);");
 }
 
-void split_filter_gradient(Program& program) {
-  Op& op = program.ops.back();
+void split_filter_gradient(OpGraph& graph) {
+  Op& op = graph.ops.back();
   const Access filter = op.outputs[0];
   const int64_t size = filter.shape.size();
-  const Access own = give_to_sum(program, size);
+  const Access own = give_to_sum(graph, size);
   op.outputs = {own};
-  add_sum(program, own, program.examples, size, filter);
+  add_sum(graph, own, graph.examples, size, filter);
 }
 
 const RegisterOpRule registered[] = {

@@ -67,14 +67,14 @@ void write_gradient(OpCode& code) {
            "\n    }");
 }
 
-void split_gradient(Program& program) {
-  Op& op = program.ops.back();
+void split_gradient(OpGraph& graph) {
+  Op& op = graph.ops.back();
   const int64_t lines = op.outer, n = op.length;
   const Access dgamma = op.outputs[1], dbeta = op.outputs[2], dy = op.inputs[4];
-  const Access along = give_to_sum(program, lines / program.examples * n);
+  const Access along = give_to_sum(graph, lines / graph.examples * n);
   op.outputs = {op.outputs[0], along};
-  add_sum(program, along, lines, n, dgamma);
-  add_sum(program, dy, lines, n, dbeta);
+  add_sum(graph, along, lines, n, dgamma);
+  add_sum(graph, dy, lines, n, dbeta);
 }
 
 const RegisterOpRule registered[] = {

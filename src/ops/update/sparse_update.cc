@@ -61,7 +61,7 @@ Cost cost_sparse_update(const InferContext& c, std::span<const TensorSpec> outpu
 }
 
 // The program with a constant in the place of an input.
-elementwise::Program with_zero(elementwise::Program program, int64_t input) {
+elementwise::ScalarProgram with_zero(elementwise::ScalarProgram program, int64_t input) {
   for (elementwise::Instruction& instruction : program.instructions) {
     if (instruction.op != elementwise::Opcode::input || instruction.index < input) continue;
     if (instruction.index > input)

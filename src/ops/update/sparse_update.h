@@ -20,7 +20,7 @@ namespace lockstep {
 extern const OpDef kSparseUpdate;
 
 struct SparseUpdateAttrs {
-  elementwise::Program program;  // of an element of the table
+  elementwise::ScalarProgram program;  // of an element of the table
   int64_t gradient = 0;
   int64_t rows = 0;  // of the table
   bool operator==(const SparseUpdateAttrs&) const = default;
@@ -47,7 +47,7 @@ struct SparseUpdatePlan {
   // The update of the rows that have a gradient: shape, strides, and for each operand of the program the
   // op's, or that of the rows in the workspace. Then that of the whole table, whose gradient is a constant.
   struct Pass {
-    elementwise::Program program;
+    elementwise::ScalarProgram program;
     Shape shape;
     std::vector<Strides> input_strides, output_strides;
     struct Source {

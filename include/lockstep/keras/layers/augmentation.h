@@ -66,7 +66,7 @@ Layer RandomInvert(const Numbers& factor = 1.0, const RandomColorOptions& option
 // Images lose their colours with this probability; they keep three channels.
 Layer RandomGrayscale(double factor = 0.5, const RandomImageOptions& options = {},
                       std::source_location where = std::source_location::current());
-// Values keep so many bits, 1 to 8; two numbers are the first and the one behind the last.
+// Values keep this number of bits, 1 to 8; two numbers are the first and the one behind the last.
 Layer RandomPosterization(const Numbers& factor, const RandomColorOptions& options = {},
                           std::source_location where = std::source_location::current());
 // The hue goes half of the factor around the circle, to either side.

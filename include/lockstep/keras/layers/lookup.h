@@ -46,7 +46,7 @@ using Column = std::variant<std::vector<std::string>, Tensor>;
 
 struct StringLookupOptions {
   std::optional<int64_t> max_tokens = {};  // of the vocabulary, special ones included
-  int64_t num_oov_indices = 1;  // unknown tokens share so many numbers, by FarmHash; 0: they are errors
+  int64_t num_oov_indices = 1;  // numbers that unknown tokens share, by FarmHash; 0: they are errors
   std::optional<std::string> mask_token = {};  // it gets number 0 ("int"), or counts for nothing
   std::string oov_token = "[UNK]";
   std::vector<std::string> vocabulary = {};  // without special tokens; empty: adapt() learns it
@@ -174,7 +174,7 @@ class TextVectorization {
 
 struct IntegerLookupOptions {
   std::optional<int64_t> max_tokens = {};
-  int64_t num_oov_indices = 1;  // unknown numbers share so many, by their remainder; 0: they become -1
+  int64_t num_oov_indices = 1;  // numbers that unknown ones share, by their remainder; 0: they become -1
   std::optional<int64_t> mask_token = {};
   int64_t oov_token = -1;
   std::vector<int64_t> vocabulary = {};  // without special tokens; empty: adapt() learns it

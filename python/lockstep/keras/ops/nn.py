@@ -336,7 +336,7 @@ depth_to_space, space_to_depth = _blocks("depth_to_space", _ops.depth_to_space),
 
 @_op
 def ctc_loss(target, output, target_length, output_length, mask_index=0):
-    """The negative logarithm of the probability of the target among all ways to align it with the output, one an example."""
+    """The negative logarithm of the probability of the target among all ways to align it with the output, one per example."""
     target, output = _numbers(target), _wide(_float(output))
     if target.ndim != 2 or output.ndim != 3:
         raise ValueError(f"ctc_loss: takes a target of rank 2 and an output of rank 3, received shapes {target.shape} and {output.shape}")

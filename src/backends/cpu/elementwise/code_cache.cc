@@ -7,7 +7,7 @@
 
 namespace lockstep::cpu {
 
-using elementwise::Program;
+using elementwise::ScalarProgram;
 
 CodeCache& CodeCache::global() {
   // Never destroyed: threads may still prepare kernels while the process ends.
@@ -16,7 +16,7 @@ CodeCache& CodeCache::global() {
 }
 
 // The caller holds the mutex.
-std::shared_ptr<const BlockCode> CodeCache::lookup(uint64_t hash, const Program& program,
+std::shared_ptr<const BlockCode> CodeCache::lookup(uint64_t hash, const ScalarProgram& program,
                                                    std::span<const Access> accesses, CodeKind kind,
                                                    bool streaming) {
   const auto [first, last] = by_hash_.equal_range(hash);
@@ -31,8 +31,9 @@ std::shared_ptr<const BlockCode> CodeCache::lookup(uint64_t hash, const Program&
   return nullptr;
 }
 
-std::shared_ptr<const BlockCode> CodeCache::find(const Program& program, std::span<const Access> accesses,
-                                                 CodeKind kind, bool streaming) {
+std::shared_ptr<const BlockCode> CodeCache::find(const ScalarProgram& program,
+                                                 std::span<const Access> accesses, CodeKind kind,
+                                                 bool streaming) {
   if (kind == CodeKind::interpreter) {  // it follows any stride and never streams
     accesses = {};
     streaming = false;

@@ -26,15 +26,15 @@ class CodeCache {
 
   // Code for `program` with operands accessed as given (inputs, then outputs). Where the instruction
   // set cannot do it, this is the interpreter. Throws Error where the program is not valid.
-  std::shared_ptr<const BlockCode> find(const elementwise::Program& program, std::span<const Access> accesses,
-                                        CodeKind kind, bool streaming);
+  std::shared_ptr<const BlockCode> find(const elementwise::ScalarProgram& program,
+                                        std::span<const Access> accesses, CodeKind kind, bool streaming);
 
   size_t size() const;
 
  private:
   struct Entry {
     uint64_t hash;
-    elementwise::Program program;
+    elementwise::ScalarProgram program;
     std::vector<Access> accesses;
     CodeKind kind;
     bool streaming;
@@ -42,7 +42,7 @@ class CodeCache {
   };
   using Entries = std::list<Entry>;
 
-  std::shared_ptr<const BlockCode> lookup(uint64_t hash, const elementwise::Program& program,
+  std::shared_ptr<const BlockCode> lookup(uint64_t hash, const elementwise::ScalarProgram& program,
                                           std::span<const Access> accesses, CodeKind kind, bool streaming);
 
   const size_t capacity_;

@@ -19,7 +19,7 @@ CodeKind best_kind() {
   return !best ? CodeKind::interpreter : *best == jit::Isa::avx512 ? CodeKind::avx512 : CodeKind::avx2;
 }
 
-Program times_constant(double value) {
+ScalarProgram times_constant(double value) {
   Writer w;
   w.output(w.op(Opcode::mul, {w.input(DType::float32), w.constant(DType::float32, value)}));
   return w.program;
@@ -35,7 +35,7 @@ TEST(CodeCache, CompilesAProgramOnce) {
 
 TEST(CodeCache, TellsApartWhatNeedsOtherCode) {
   CodeCache cache(10);
-  const Program program = one_op(Opcode::add, DType::float32);
+  const ScalarProgram program = one_op(Opcode::add, DType::float32);
   const auto base = cache.find(program, kContiguous, best_kind(), false);
   EXPECT_NE(base, cache.find(one_op(Opcode::sub, DType::float32), kContiguous, best_kind(), false));
   EXPECT_NE(base, cache.find(program, kContiguous, CodeKind::interpreter, false));
@@ -81,7 +81,7 @@ TEST(CodeCache, DropsTheProgramNotUsedLongest) {
 
 TEST(CodeCache, RefusesInvalidPrograms) {
   CodeCache cache(10);
-  Program program = one_op(Opcode::add, DType::float32);
+  ScalarProgram program = one_op(Opcode::add, DType::float32);
   program.instructions[2].args[0] = 5;
   EXPECT_THROW(cache.find(program, kContiguous, best_kind(), false), Error);
   EXPECT_EQ(cache.size(), 0u);

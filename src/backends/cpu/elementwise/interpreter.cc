@@ -13,7 +13,7 @@ namespace {
 
 using elementwise::Instruction;
 using elementwise::Opcode;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 using scalar::Computed;
 
 // One instruction over a tile. Tiles hold computed values, 8 bytes of room an element.
@@ -166,7 +166,7 @@ Step find_step(Opcode op, DType operand, DType result) {
 
 class Interpreter final : public BlockCode {
  public:
-  explicit Interpreter(const Program& program) {
+  explicit Interpreter(const ScalarProgram& program) {
     const std::vector<Instruction>& code = program.instructions;
     std::vector<size_t> last_use(code.size(), 0);
     for (size_t i = 0; i < code.size(); ++i)
@@ -300,7 +300,7 @@ class Interpreter final : public BlockCode {
 
 }  // namespace
 
-std::unique_ptr<BlockCode> interpret(const Program& program) {
+std::unique_ptr<BlockCode> interpret(const ScalarProgram& program) {
   return std::make_unique<Interpreter>(program);
 }
 

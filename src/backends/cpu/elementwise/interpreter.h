@@ -9,6 +9,6 @@
 namespace lockstep::cpu {
 
 // The program must be valid. The result does not refer to it.
-std::unique_ptr<BlockCode> interpret(const elementwise::Program& program);
+std::unique_ptr<BlockCode> interpret(const elementwise::ScalarProgram& program);
 
 }  // namespace lockstep::cpu

@@ -64,8 +64,8 @@ std::optional<Isa> best_isa() {
   return std::nullopt;
 }
 
-std::unique_ptr<BlockCode> compile(const elementwise::Program& program, std::span<const Access> accesses,
-                                   Isa isa, bool streaming) {
+std::unique_ptr<BlockCode> compile(const elementwise::ScalarProgram& program,
+                                   std::span<const Access> accesses, Isa isa, bool streaming) {
   const std::optional<VectorProgram> vector_program = lower(program, accesses, isa);
   if (!vector_program) return nullptr;
   const Placement placement = place(*vector_program, register_counts(isa));
@@ -81,7 +81,7 @@ namespace lockstep::cpu::jit {
 
 bool is_supported(Isa) { return false; }
 std::optional<Isa> best_isa() { return std::nullopt; }
-std::unique_ptr<BlockCode> compile(const elementwise::Program&, std::span<const Access>, Isa, bool) {
+std::unique_ptr<BlockCode> compile(const elementwise::ScalarProgram&, std::span<const Access>, Isa, bool) {
   return nullptr;
 }
 

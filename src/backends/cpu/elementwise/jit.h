@@ -18,7 +18,7 @@ std::optional<Isa> best_isa();
 // Code for a valid program whose operands are accessed as given (inputs, then outputs), or null
 // where the instruction set cannot do it. With `streaming`, contiguous outputs are written past the
 // caches: each row of each of them must begin at a multiple of 64 bytes.
-std::unique_ptr<BlockCode> compile(const elementwise::Program& program, std::span<const Access> accesses,
-                                   Isa isa, bool streaming);
+std::unique_ptr<BlockCode> compile(const elementwise::ScalarProgram& program,
+                                   std::span<const Access> accesses, Isa isa, bool streaming);
 
 }  // namespace lockstep::cpu::jit

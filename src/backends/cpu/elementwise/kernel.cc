@@ -18,7 +18,7 @@ namespace lockstep::cpu {
 namespace {
 
 using elementwise::kMaxOperands;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 
 constexpr int64_t kCacheLine = 64;
 
@@ -253,7 +253,7 @@ int choose_threads(const LoopNest& nest, std::span<const DType> dtypes, const Bl
 
 }  // namespace
 
-std::unique_ptr<ElementwiseKernel> prepare_elementwise(const Program& program, const Shape& shape,
+std::unique_ptr<ElementwiseKernel> prepare_elementwise(const ScalarProgram& program, const Shape& shape,
                                                        std::span<const Strides> input_strides,
                                                        std::span<const Strides> output_strides, int threads,
                                                        const ElementwiseOptions& options) {

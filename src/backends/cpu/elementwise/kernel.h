@@ -44,7 +44,7 @@ struct ElementwiseOptions {
 // all kernels of one program in the process, so that preparing one again takes about a microsecond.
 // Throws Error where the program is not valid, strides do not fit, or an implementation is demanded
 // that this processor cannot run. Thread-safe.
-std::unique_ptr<ElementwiseKernel> prepare_elementwise(const elementwise::Program& program,
+std::unique_ptr<ElementwiseKernel> prepare_elementwise(const elementwise::ScalarProgram& program,
                                                        const Shape& shape,
                                                        std::span<const Strides> input_strides,
                                                        std::span<const Strides> output_strides, int threads,

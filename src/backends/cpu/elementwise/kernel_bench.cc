@@ -25,7 +25,7 @@ using namespace lockstep;       // NOLINT
 using namespace lockstep::cpu;  // NOLINT
 using cpu::testing::Implementation;
 using cpu::testing::Opcode;
-using cpu::testing::Program;
+using cpu::testing::ScalarProgram;
 using cpu::testing::Streaming;
 using cpu::testing::Writer;
 
@@ -71,7 +71,7 @@ void compare(const std::string& what, const std::function<void()>& ours, const s
 }
 
 // x, eight times added to, multiplied or cut off.
-Program chain() {
+ScalarProgram chain() {
   Writer w;
   int16_t x = w.input(DType::float32);
   for (int i = 0; i < 8; ++i) {
@@ -84,7 +84,7 @@ Program chain() {
 }
 
 // Three inputs, one output, eight operations.
-Program chain_of_three() {
+ScalarProgram chain_of_three() {
   Writer w;
   const int16_t a = w.input(DType::float32);
   const int16_t b = w.input(DType::float32);
@@ -109,7 +109,7 @@ struct AdamFactors {
 };
 
 // w, m, v, g and the factors as scalar operands; w, m and v are written in place.
-Program adam() {
+ScalarProgram adam() {
   Writer p;
   const int16_t w = p.input(DType::float32);
   const int16_t m = p.input(DType::float32);
@@ -220,7 +220,7 @@ void bench_functions() {
   for (const Opcode op :
        {Opcode::add, Opcode::div, Opcode::sqrt, Opcode::exp, Opcode::log, Opcode::expm1, Opcode::log1p,
         Opcode::tanh, Opcode::erf, Opcode::sin, Opcode::cos, Opcode::pow, Opcode::mod}) {
-    const Program program = cpu::testing::one_op(op, DType::float32);
+    const ScalarProgram program = cpu::testing::one_op(op, DType::float32);
     const size_t inputs = program.inputs.size();
     const auto prepare = [&](Implementation implementation) {
       return prepare_elementwise(program, Shape{kSize}, {strides.data(), inputs}, {strides.data(), 1}, 1,
@@ -241,7 +241,7 @@ void bench_small() {
   const Floats x = allocate(320, 1);
   const Floats bias = allocate(10, 1);
   const Floats result = allocate(320, 0);
-  const Program program = cpu::testing::one_op(Opcode::add, DType::float32);
+  const ScalarProgram program = cpu::testing::one_op(Opcode::add, DType::float32);
   const std::vector<Strides> in = {Strides{10, 1}, Strides{0, 1}};
   const std::vector<Strides> out = {Strides{10, 1}};
   void* operands[] = {x.get(), bias.get(), result.get()};

@@ -12,7 +12,7 @@ namespace {
 
 using elementwise::Instruction;
 using elementwise::Opcode;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 
 // Where compiled code and the C library may round differently.
 bool rounds_its_own_way(Opcode op) {
@@ -30,8 +30,8 @@ class Bytes {
   const uint8_t* end_;
 };
 
-Program read_program(Bytes& bytes) {
-  Program program;
+ScalarProgram read_program(Bytes& bytes) {
+  ScalarProgram program;
   const int inputs = bytes.next() % 4;
   for (int i = 0; i < inputs; ++i) program.inputs.push_back(static_cast<DType>(bytes.next() % kNumDTypes));
   while (!bytes.empty() && program.instructions.size() < 40) {
@@ -61,7 +61,7 @@ bool same_element(DType dtype, const uint8_t* a, const uint8_t* b) {
   });
 }
 
-void check(const Program& program) {
+void check(const ScalarProgram& program) {
   try {
     elementwise::validate(program);
   } catch (const Error&) {

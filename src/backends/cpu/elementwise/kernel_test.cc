@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kSizes[] = {1, 2, 3, 7, 8, 9, 15, 16, 17, 31, 32, 33, 47, 63, 64, 65, 127, 129, 300};
 
 // A mix of dtypes, masks, a division and transcendental functions.
-Program mixed_program() {
+ScalarProgram mixed_program() {
   Writer w;
   const int16_t x = w.input(DType::float32);
   const int16_t h = w.cast(w.input(DType::bfloat16), DType::float32);
@@ -43,7 +43,7 @@ Program mixed_program() {
 }
 
 TEST(ElementwiseKernel, AnElementsResultDoesNotDependOnItsPosition) {
-  const Program program = mixed_program();
+  const ScalarProgram program = mixed_program();
   constexpr int64_t kMost = 300;
   const std::vector<Array> inputs = interesting_inputs(program, kMost, 7);
   for (const Implementation implementation : everything()) {
@@ -69,7 +69,7 @@ TEST(ElementwiseKernel, AnElementsResultDoesNotDependOnItsPosition) {
 }
 
 TEST(ElementwiseKernel, NeverWritesBeyondAnOutput) {
-  const Program program = mixed_program();
+  const ScalarProgram program = mixed_program();
   for (const Implementation implementation : everything()) {
     for (const int64_t size : kSizes) {
       std::vector<Array> inputs = interesting_inputs(program, size, 17);
@@ -117,7 +117,7 @@ class GuardedPage {
 };
 
 TEST(ElementwiseKernel, NeverTouchesMemoryBesideItsOperands) {
-  const Program program = mixed_program();
+  const ScalarProgram program = mixed_program();
   const size_t inputs = program.inputs.size();
   std::vector<size_t> sizes;
   for (const DType dtype : program.inputs) sizes.push_back(size_of(dtype));
@@ -153,7 +153,7 @@ TEST(ElementwiseKernel, NeverTouchesMemoryBesideItsOperands) {
 
 // Runs a program over operands with any strides and checks each element against the same program
 // run over the gathered elements.
-void expect_strided(const Program& program, const Shape& shape, const std::vector<Strides>& in,
+void expect_strided(const ScalarProgram& program, const Shape& shape, const std::vector<Strides>& in,
                     const std::vector<Strides>& out, const ElementwiseOptions& options, int threads = 1) {
   const int64_t count = shape.size();
   // Room on both sides of the first element, so that negative strides stay inside.
@@ -211,7 +211,7 @@ void expect_strided(const Program& program, const Shape& shape, const std::vecto
 }
 
 TEST(ElementwiseKernel, FollowsStridesOfEveryKind) {
-  const Program program = mixed_program();
+  const ScalarProgram program = mixed_program();
   const size_t inputs = program.inputs.size();
   const size_t outputs = program.outputs.size();
   std::mt19937 random(5);
@@ -245,7 +245,7 @@ TEST(ElementwiseKernel, FollowsStridesOfEveryKind) {
 }
 
 TEST(ElementwiseKernel, AddsABiasToRows) {
-  const Program program = one_op(Opcode::add, DType::float32);
+  const ScalarProgram program = one_op(Opcode::add, DType::float32);
   for (const Implementation implementation : everything())
     for (const int64_t columns : {1, 3, 10, 16, 40})
       expect_strided(program, Shape{32, columns}, {{columns, 1}, {0, 1}}, {{columns, 1}},
@@ -253,7 +253,7 @@ TEST(ElementwiseKernel, AddsABiasToRows) {
 }
 
 TEST(ElementwiseKernel, WalksTransposedOperandsInTiles) {
-  const Program program = one_op(Opcode::sub, DType::float32);
+  const ScalarProgram program = one_op(Opcode::sub, DType::float32);
   for (const Implementation implementation : everything()) {
     expect_strided(program, Shape{40, 53}, {{53, 1}, {1, 40}}, {{53, 1}}, {.implementation = implementation});
     expect_strided(program, Shape{3, 40, 53}, {{0, 53, 1}, {1, 3, 120}}, {{2120, 53, 1}},
@@ -264,7 +264,7 @@ TEST(ElementwiseKernel, WalksTransposedOperandsInTiles) {
 }
 
 TEST(ElementwiseKernel, ScalarsAndEmptyShapesWork) {
-  const Program program = one_op(Opcode::sub, DType::float32);
+  const ScalarProgram program = one_op(Opcode::sub, DType::float32);
   float a = 5;
   float b = 3;
   float result = 0;
@@ -311,7 +311,7 @@ TEST(ElementwiseKernel, RunsInPlace) {
 }
 
 TEST(ElementwiseKernel, RunsInPlaceWhenOneArrayIsSeveralInputs) {
-  const Program program = one_op(Opcode::add, DType::float32);
+  const ScalarProgram program = one_op(Opcode::add, DType::float32);
   for (const Implementation implementation : everything()) {
     Array array = interesting(DType::float32, 300, 3);
     const std::vector<Array> expected = run(program, {array, array}, 300, implementation);
@@ -325,7 +325,7 @@ TEST(ElementwiseKernel, RunsInPlaceWhenOneArrayIsSeveralInputs) {
 }
 
 TEST(ElementwiseKernel, TwoThreadsGiveTheBitsOfOne) {
-  const Program program = mixed_program();
+  const ScalarProgram program = mixed_program();
   const int64_t size = 100003;
   const std::vector<Array> inputs = interesting_inputs(program, size, 31);
   for (const Implementation implementation : everything()) {
@@ -336,7 +336,7 @@ TEST(ElementwiseKernel, TwoThreadsGiveTheBitsOfOne) {
 }
 
 TEST(ElementwiseKernel, SharesLinesAndColumnsBetweenThreads) {
-  const Program program = one_op(Opcode::mul, DType::float32);
+  const ScalarProgram program = one_op(Opcode::mul, DType::float32);
   for (const Implementation implementation : everything()) {
     expect_strided(program, Shape{700, 300}, {{300, 1}, {0, 1}}, {{300, 1}},
                    {.implementation = implementation}, 3);
@@ -348,7 +348,7 @@ TEST(ElementwiseKernel, SharesLinesAndColumnsBetweenThreads) {
 }
 
 TEST(ElementwiseKernel, KeepsSmallWorkOnOneThread) {
-  const Program program = one_op(Opcode::add, DType::float32);
+  const ScalarProgram program = one_op(Opcode::add, DType::float32);
   const std::vector<Strides> strides(2, Strides{1});
   const auto threads = [&](int64_t size) {
     return prepare_elementwise(program, Shape{size}, strides, {strides.data(), 1}, 4)->threads();
@@ -396,7 +396,7 @@ TEST(ElementwiseKernel, StreamingStoresGiveTheSameBits) {
         EXPECT_TRUE(got == expected[o]) << name(implementation) << " output " << o << " shift " << shift;
       }
     }
-    const Program add = one_op(Opcode::add, DType::float32);
+    const ScalarProgram add = one_op(Opcode::add, DType::float32);
     for (size_t shift = 0; shift < 16; ++shift) {
       std::vector<Array> arrays = inputs;
       alignas(64) float memory[kSize + 32];
@@ -502,14 +502,14 @@ TEST(ElementwiseKernel, ManyOperandsWork) {
 }
 
 TEST(ElementwiseKernel, ReportsWhatItWasGivenWhenItRefuses) {
-  const Program program = one_op(Opcode::add, DType::float32);
+  const ScalarProgram program = one_op(Opcode::add, DType::float32);
   const std::vector<Strides> good(2, Strides{1});
   const std::vector<Strides> short_rank(2, Strides{});
   const std::vector<Strides> repeated(1, Strides{0});
   EXPECT_THROW(prepare_elementwise(program, Shape{4}, {good.data(), 1}, {good.data(), 1}, 1), Error);
   EXPECT_THROW(prepare_elementwise(program, Shape{4}, short_rank, {good.data(), 1}, 1), Error);
   EXPECT_THROW(prepare_elementwise(program, Shape{4}, good, repeated, 1), Error);
-  Program broken = program;
+  ScalarProgram broken = program;
   broken.instructions[2].args[1] = 2;
   EXPECT_THROW(prepare_elementwise(broken, Shape{4}, good, {good.data(), 1}, 1), Error);
   broken = program;

@@ -21,7 +21,7 @@ namespace lockstep::cpu::testing {
 
 using elementwise::Instruction;
 using elementwise::Opcode;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 using Implementation = ElementwiseOptions::Implementation;
 using Streaming = ElementwiseOptions::Streaming;
 
@@ -52,7 +52,7 @@ class Writer {
   void output(int16_t value) { program.outputs.push_back(value); }
   DType dtype(int16_t value) const { return program.instructions[static_cast<size_t>(value)].dtype; }
 
-  Program program;
+  ScalarProgram program;
 
  private:
   int16_t append(const Instruction& instruction) {
@@ -62,7 +62,7 @@ class Writer {
 };
 
 // f(a), f(a, b) or f(a, b, c) of that many inputs.
-inline Program one_op(Opcode op, DType dtype) {
+inline ScalarProgram one_op(Opcode op, DType dtype) {
   Writer w;
   std::vector<int16_t> args;
   for (int i = 0; i < arity(op); ++i)
@@ -190,14 +190,14 @@ inline Array interesting(DType dtype, int64_t size, uint32_t seed) {
   return result;
 }
 
-inline std::vector<Array> interesting_inputs(const Program& program, int64_t size, uint32_t seed) {
+inline std::vector<Array> interesting_inputs(const ScalarProgram& program, int64_t size, uint32_t seed) {
   std::vector<Array> result;
   for (const DType dtype : program.inputs) result.push_back(interesting(dtype, size, seed++ * 977 + 13));
   return result;
 }
 
 // Contiguous arrays in, contiguous arrays out.
-inline std::vector<Array> run(const Program& program, std::vector<Array> inputs, int64_t size,
+inline std::vector<Array> run(const ScalarProgram& program, std::vector<Array> inputs, int64_t size,
                               Implementation implementation, int threads = 1) {
   std::vector<Array> outputs;
   for (const int16_t output : program.outputs)

@@ -55,7 +55,7 @@ TEST(ElementwiseValues, CompiledCodeAgreesWithTheInterpreterForEveryOpcodeAndDty
   for (const Opcode op : all_opcodes()) {
     for (const DType dtype : all_dtypes()) {
       if (!accepts(op, dtype)) continue;
-      const Program program = one_op(op, dtype);
+      const ScalarProgram program = one_op(op, dtype);
       for (const int64_t size : {int64_t{1}, int64_t{7}, int64_t{16}, int64_t{33}, int64_t{500}}) {
         const std::vector<Array> inputs = interesting_inputs(program, size, 1);
         const std::vector<Array> expected = run(program, inputs, size, Implementation::interpreter);
@@ -88,7 +88,7 @@ TEST(ElementwiseValues, CompiledCodeAgreesWithTheInterpreterForEveryOpcodeAndDty
 TEST(ElementwiseValues, FloatsAgreeWithDoublePrecision) {
   for (const Opcode op : all_opcodes()) {
     if (op < Opcode::add || op > Opcode::cos || op == Opcode::mod) continue;
-    const Program program = one_op(op, DType::float32);
+    const ScalarProgram program = one_op(op, DType::float32);
     const int64_t size = 4000;
     const std::vector<Array> inputs = interesting_inputs(program, size, 3);
     for (const Implementation implementation : everything()) {
@@ -127,7 +127,7 @@ TEST(ElementwiseValues, EveryCastAgreesWithTheInterpreter) {
 // One value through one op, by every implementation.
 void expect_values(Opcode op, DType dtype, std::vector<double> a, std::vector<double> b,
                    std::vector<double> expected) {
-  const Program program = one_op(op, dtype);
+  const ScalarProgram program = one_op(op, dtype);
   const auto size = static_cast<int64_t>(a.size());
   std::vector<Array> inputs;
   for (const std::vector<double>* values : {&a, &b}) {

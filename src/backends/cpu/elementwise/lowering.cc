@@ -14,7 +14,7 @@ namespace {
 
 using elementwise::Instruction;
 using elementwise::Opcode;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 
 // The lanes in which values of a dtype are computed.
 Lane lane_of(DType dtype) {
@@ -74,7 +74,7 @@ Vec call(LaneFunction function, Vec a, Vec b) {
 
 class Lowering {
  public:
-  Lowering(const Program& source, VectorProgram& target) : source_(source), builder_(target) {
+  Lowering(const ScalarProgram& source, VectorProgram& target) : source_(source), builder_(target) {
     accesses_ = target.accesses;
   }
 
@@ -429,7 +429,7 @@ class Lowering {
     return builder_.emit(Op::narrow, Lane::i64, Lane::i32, {a.parts[0], a.parts[1]}, {});
   }
 
-  const Program& source_;
+  const ScalarProgram& source_;
   Builder builder_;
   std::vector<Access> accesses_;
   std::vector<Value> inputs_;
@@ -438,7 +438,7 @@ class Lowering {
 
 }  // namespace
 
-std::optional<VectorProgram> lower(const Program& program, std::span<const Access> accesses, Isa isa) {
+std::optional<VectorProgram> lower(const ScalarProgram& program, std::span<const Access> accesses, Isa isa) {
   if (isa == Isa::avx2) {
     const auto is_int64 = [](const Instruction& i) { return i.dtype == DType::int64; };
     if (std::ranges::any_of(program.instructions, is_int64)) return std::nullopt;

@@ -19,7 +19,7 @@ struct Wishes {
 
 bool is_approximate(Opcode op) { return op == Opcode::pow || (op >= Opcode::exp && op <= Opcode::cos); }
 
-Program random_program(const Wishes& wishes, uint32_t seed) {
+ScalarProgram random_program(const Wishes& wishes, uint32_t seed) {
   std::mt19937 random(seed);
   Writer w;
   const auto pick = [&](size_t n) { return static_cast<size_t>(random() % n); };
@@ -62,13 +62,13 @@ Program random_program(const Wishes& wishes, uint32_t seed) {
   return w.program;
 }
 
-std::string text(const Program& program) {
+std::string text(const ScalarProgram& program) {
   std::ostringstream out;
   out << program;
   return out.str();
 }
 
-void expect_same(const Program& program, uint32_t seed, Implementation one, Implementation other) {
+void expect_same(const ScalarProgram& program, uint32_t seed, Implementation one, Implementation other) {
   const int64_t size = 1 + static_cast<int64_t>(seed * 7919 % 90);
   const std::vector<Array> inputs = interesting_inputs(program, size, seed);
   const std::vector<Array> expected = run(program, inputs, size, one);
@@ -87,7 +87,7 @@ TEST(RandomPrograms, CompiledCodeAgreesWithTheInterpreter) {
     if (seed % 3 == 0) wishes.dtypes = {DType::float32, DType::boolean};
     if (seed % 3 == 1)
       wishes.dtypes = {DType::float32, DType::bfloat16, DType::int32, DType::boolean, DType::uint8};
-    const Program program = random_program(wishes, seed);
+    const ScalarProgram program = random_program(wishes, seed);
     for (const Implementation implementation : compiled())
       ASSERT_NO_FATAL_FAILURE(expect_same(program, seed, Implementation::interpreter, implementation));
   }
@@ -95,7 +95,7 @@ TEST(RandomPrograms, CompiledCodeAgreesWithTheInterpreter) {
 
 TEST(RandomPrograms, LongProgramsAgreeToo) {
   for (uint32_t seed = 1000; seed < 1025; ++seed) {
-    const Program program = random_program({.instructions = 400, .dtypes = all_dtypes()}, seed);
+    const ScalarProgram program = random_program({.instructions = 400, .dtypes = all_dtypes()}, seed);
     for (const Implementation implementation : compiled())
       ASSERT_NO_FATAL_FAILURE(expect_same(program, seed, Implementation::interpreter, implementation));
   }
@@ -106,14 +106,15 @@ TEST(RandomPrograms, BothInstructionSetsComputeTheSameBits) {
   for (uint32_t seed = 2000; seed < 2150; ++seed) {
     std::vector<DType> dtypes = all_dtypes();
     std::erase(dtypes, DType::int64);  // which AVX2 leaves to the interpreter
-    const Program program = random_program({.instructions = 60, .dtypes = dtypes, .approximate = true}, seed);
+    const ScalarProgram program =
+        random_program({.instructions = 60, .dtypes = dtypes, .approximate = true}, seed);
     ASSERT_NO_FATAL_FAILURE(expect_same(program, seed, Implementation::avx2, Implementation::avx512));
   }
 }
 
 TEST(RandomPrograms, AFusedProgramGivesTheBitsOfItsOpsRunOneByOne) {
   for (uint32_t seed = 3000; seed < 3060; ++seed) {
-    const Program program = random_program(
+    const ScalarProgram program = random_program(
         {.instructions = 25, .dtypes = {DType::float32, DType::int32, DType::boolean}, .approximate = true},
         seed);
     constexpr int64_t kSize = 53;
@@ -121,7 +122,7 @@ TEST(RandomPrograms, AFusedProgramGivesTheBitsOfItsOpsRunOneByOne) {
     for (const Implementation implementation : everything()) {
       std::vector<Array> values;
       for (const Instruction& i : program.instructions) {
-        Program single;
+        ScalarProgram single;
         Instruction instruction = i;
         std::vector<Array> args;
         if (i.op == Opcode::input) {

@@ -89,7 +89,7 @@ class Machine {
 };
 
 // Long lives, masks, functions, and values shared by a row.
-elementwise::Program crowded() {
+elementwise::ScalarProgram crowded() {
   Writer w;
   const int16_t x = w.input(DType::float32);
   const int16_t s = w.input(DType::float32);

@@ -154,7 +154,7 @@ TEST(VectorMath, RemainderIsThatOfTheCLibraryToTheLastBit) {
     if (i % 7 == 0) a.back() = b.back() * static_cast<float>(random() % 1000);  // close to whole quotients
   }
   const std::vector<Array> inputs = {floats(a), floats(b)};
-  const Program program = one_op(Opcode::mod, DType::float32);
+  const ScalarProgram program = one_op(Opcode::mod, DType::float32);
   const Array expected = run(program, inputs, inputs[0].size(), Implementation::interpreter)[0];
   for (const Implementation implementation : compiled()) {
     const Array got = run(program, inputs, inputs[0].size(), implementation)[0];
@@ -177,7 +177,7 @@ TEST(VectorMath, BothInstructionSetsComputeTheSameBits) {
                           Opcode::sin, Opcode::cos, Opcode::pow}) {
     std::vector<Array> inputs = {x};
     if (arity(op) == 2) inputs.push_back(y);
-    const Program program = one_op(op, DType::float32);
+    const ScalarProgram program = one_op(op, DType::float32);
     EXPECT_TRUE(run(program, inputs, x.size(), Implementation::avx2)[0] ==
                 run(program, inputs, x.size(), Implementation::avx512)[0])
         << elementwise::name(op);

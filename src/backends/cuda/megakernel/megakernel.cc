@@ -43,9 +43,9 @@ int attribute(cudaDeviceAttr which) {
 
 class Megakernel final : public execute::WholeStepKernel {
  public:
-  Megakernel(const megakernel::Program& program, megakernel::Source source, Device& device, unsigned blocks)
+  Megakernel(const megakernel::OpGraph& graph, megakernel::Source source, Device& device, unsigned blocks)
       : function_(compiled_kernel(source.text, megakernel::kEntryPoint)),
-        externals_(program.externals),
+        externals_(graph.externals),
         memory_(device, static_cast<size_t>(source.scratch_bytes) + kCounterBytes,
                 std::source_location::current()),
         device_(device),
@@ -62,7 +62,7 @@ class Megakernel final : public execute::WholeStepKernel {
           "cudaKernelSetAttributeForDevice");
     backend_of(device).compute_stream().fill(memory_.data(), 0, 1, kCounterBytes);
     for (const int i : source.reporters) {
-      const megakernel::Op& op = program.ops[static_cast<size_t>(i)];
+      const megakernel::Op& op = graph.ops[static_cast<size_t>(i)];
       errors_.push_back(std::make_unique<DeferredErrors>(op.rule->deferred_error(op)));
     }
     first_error_ = std::max<size_t>(1, externals_.size());
@@ -146,14 +146,14 @@ class Megakernel final : public execute::WholeStepKernel {
 
 // Whether it changes what it multiplies by: such a program comes again and again, and is worth the second or
 // two that the compiler takes.
-bool trains(const megakernel::Program& program) {
-  for (const megakernel::Op& product : program.ops) {
+bool trains(const megakernel::OpGraph& graph) {
+  for (const megakernel::Op& product : graph.ops) {
     if (product.kind != megakernel::Kind::product) continue;
     for (const megakernel::Access& factor : product.inputs)
-      for (const megakernel::Op& op : program.ops)
+      for (const megakernel::Op& op : graph.ops)
         for (const megakernel::Access& output : op.outputs)
           if (output.buffer == factor.buffer &&
-              program.buffers[static_cast<size_t>(output.buffer)].external >= 0)
+              graph.buffers[static_cast<size_t>(output.buffer)].external >= 0)
             return true;
   }
   return false;
@@ -173,22 +173,22 @@ std::unique_ptr<execute::WholeStepKernel> make_megakernel(std::span<const compil
   backend_of(device).bind_thread();
   if (attribute(cudaDevAttrComputeCapabilityMajor) < 8 || !attribute(cudaDevAttrCooperativeLaunch))
     return nullptr;
-  std::optional<megakernel::Program> program = megakernel::read_calls(calls);
-  if (!program || !trains(*program) || (program->examples == 0 && flops > kMostFlops)) return nullptr;
+  std::optional<megakernel::OpGraph> graph = megakernel::read_calls(calls);
+  if (!graph || !trains(*graph) || (graph->examples == 0 && flops > kMostFlops)) return nullptr;
   const int processors = multiprocessors();
-  megakernel::split_sums(*program);
-  megakernel::split_products(*program, processors);
-  const std::optional<megakernel::Schedule> schedule = megakernel::make_schedule(*program, processors);
+  megakernel::split_sums(*graph);
+  megakernel::split_products(*graph, processors);
+  const std::optional<megakernel::Schedule> schedule = megakernel::make_schedule(*graph, processors);
   if (!schedule) return nullptr;
-  megakernel::Source source = megakernel::make_source(*program, *schedule, parameters);
-  if (source.scratch_bytes > (program->examples > 0 ? kMostBytesOfExamples : kMostBytes) ||
+  megakernel::Source source = megakernel::make_source(*graph, *schedule, parameters);
+  if (source.scratch_bytes > (graph->examples > 0 ? kMostBytesOfExamples : kMostBytes) ||
       source.shared_bytes > attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin))
     return nullptr;
   log(LogLevel::debug, calls.size(), " kernel calls of a program are one kernel of ", schedule->levels,
       " parts");
   const auto blocks = static_cast<unsigned>(
       source.rows.empty() ? std::min<int64_t>(processors, source.most_tasks) : processors);
-  return std::make_unique<Megakernel>(*program, std::move(source), device, blocks);
+  return std::make_unique<Megakernel>(*graph, std::move(source), device, blocks);
 }
 
 }  // namespace lockstep::cuda

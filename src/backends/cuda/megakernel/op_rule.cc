@@ -52,23 +52,23 @@ std::string literal(double value) {
   return detail::concat("__uint_as_float(", std::bit_cast<uint32_t>(static_cast<float>(value)), "u)");
 }
 
-Access give_to_sum(Program& program, int64_t size) {
-  const Shape shape{program.examples, size};
-  program.buffers.push_back({-1, static_cast<int64_t>(sizeof(float)) * shape.size()});
-  return {static_cast<int>(program.buffers.size()) - 1, 0, DType::float32, shape, contiguous_strides(shape)};
+Access give_to_sum(OpGraph& graph, int64_t size) {
+  const Shape shape{graph.examples, size};
+  graph.buffers.push_back({-1, static_cast<int64_t>(sizeof(float)) * shape.size()});
+  return {static_cast<int>(graph.buffers.size()) - 1, 0, DType::float32, shape, contiguous_strides(shape)};
 }
 
-void add_sum(Program& program, const Access& parts, int64_t length, int64_t inner, const Access& sum) {
+void add_sum(OpGraph& graph, const Access& parts, int64_t length, int64_t inner, const Access& sum) {
   static const OpRule rule{.kind = Kind::fold, .fold = "Sum"};
   Op op;
   op.kind = Kind::fold;
-  op.call = program.ops.back().call;
+  op.call = graph.ops.back().call;
   op.rule = &rule;
   const Shape shape{length, inner};
   op.inputs = {{parts.buffer, parts.offset, DType::float32, shape, contiguous_strides(shape)}};
   op.outputs = {sum};
   op.length = length, op.inner = inner;
-  program.ops.push_back(std::move(op));
+  graph.ops.push_back(std::move(op));
 }
 
 bool read_lines(Op& op, const Dims& axes) {

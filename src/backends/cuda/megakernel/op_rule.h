@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/cuda/deferred_errors.h"
-#include "backends/cuda/megakernel/program.h"
+#include "backends/cuda/megakernel/op_graph.h"
 #include "lockstep/base/error.h"
 
 namespace lockstep::cuda::megakernel {
@@ -70,7 +70,7 @@ struct OpRule {
   unsigned whole = 0;                          // example: by input, whether it is the same for all examples
   int64_t (*scratch)(const Op& op) = nullptr;  // example: how many floats
   // Makes several ops of the last one: sums over all examples come behind what each gives to them.
-  void (*split)(Program& program) = nullptr;
+  void (*split)(OpGraph& graph) = nullptr;
 };
 
 class RegisterOpRule {
@@ -92,10 +92,10 @@ inline bool is_float(const Access& access) { return access.dtype == DType::float
 // All of a buffer, element by element.
 inline bool is_dense(const Access& access) { return access.contiguous() && access.offset == 0; }
 
-// What every example gives to a sum over all of them, in memory of its own: [program.examples, size].
-Access give_to_sum(Program& program, int64_t size);
+// What every example gives to a sum over all of them, in memory of its own: [graph.examples, size].
+Access give_to_sum(OpGraph& graph, int64_t size);
 // Adds the op that makes `sum`, of the shape [inner], of [length, inner].
-void add_sum(Program& program, const Access& parts, int64_t length, int64_t inner, const Access& sum);
+void add_sum(OpGraph& graph, const Access& parts, int64_t length, int64_t inner, const Access& sum);
 
 // Reads the first input as lines along these dimensions: [outer, length, inner].
 bool read_lines(Op& op, const Dims& axes);

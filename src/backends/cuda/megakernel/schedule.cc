@@ -131,26 +131,26 @@ Split best_split(const Op& o, int blocks) {
 
 class Grouping {
  public:
-  Grouping(const Program& program, int blocks) : program_(program), blocks_(blocks) {
-    schedule_.group_of.assign(program.ops.size(), -1);
-    schedule_.writer.assign(program.buffers.size(), -1);
-    schedule_.readers.resize(program.buffers.size());
-    since_.resize(program.buffers.size());
+  Grouping(const OpGraph& graph, int blocks) : graph_(graph), blocks_(blocks) {
+    schedule_.group_of.assign(graph.ops.size(), -1);
+    schedule_.writer.assign(graph.buffers.size(), -1);
+    schedule_.readers.resize(graph.buffers.size());
+    since_.resize(graph.buffers.size());
   }
 
   std::optional<Schedule> run() {
-    for (size_t i = 0; i < program_.ops.size(); ++i)
+    for (size_t i = 0; i < graph_.ops.size(); ++i)
       if (!place(static_cast<int>(i))) return std::nullopt;
     for (const Group& group : schedule_.groups)
       schedule_.levels = std::max(schedule_.levels, group.level + 1);
     for (int level = 0; level < schedule_.levels; ++level) cut(level);
-    for (const Op& o : program_.ops)
+    for (const Op& o : graph_.ops)
       if (o.kind == Kind::product && flops(o) >= kLongProduct) schedule_.threads = 256;
     return std::move(schedule_);
   }
 
  private:
-  const Op& op(int i) const { return program_.ops[static_cast<size_t>(i)]; }
+  const Op& op(int i) const { return graph_.ops[static_cast<size_t>(i)]; }
   Group& group(int g) { return schedule_.groups[static_cast<size_t>(g)]; }
   int group_of(int i) const { return schedule_.group_of[static_cast<size_t>(i)]; }
 
@@ -197,7 +197,7 @@ class Grouping {
       if (fresh.form == Form::rows)
         fresh.rows = o.kind == Kind::partial_sums ? o.m : o.inputs[0].shape[0],
         fresh.staged = matrix_bytes(o);
-      if (fresh.form == Form::examples) fresh.rows = program_.examples;
+      if (fresh.form == Form::examples) fresh.rows = graph_.examples;
       for (const Before& b : all) fresh.level = std::max(fresh.level, group(group_of(b.op)).level + 1);
       chosen = static_cast<int>(schedule_.groups.size());
       schedule_.groups.push_back(std::move(fresh));
@@ -335,7 +335,7 @@ class Grouping {
   }
 
   std::optional<Form> form_of(const Op& o) const {
-    if (const int64_t examples = program_.examples; examples > 0 && is_example_op(o, examples)) {
+    if (const int64_t examples = graph_.examples; examples > 0 && is_example_op(o, examples)) {
       if (o.kind == Kind::example) return Form::examples;
       // Products of one row of each example are those of tiles.
       if (o.kind == Kind::product && o.m >= kLeastExampleRows * examples) return Form::examples;
@@ -418,7 +418,7 @@ class Grouping {
     g.tasks = ceil_div(o.m, g.tile.rows) * ceil_div(o.n, g.tile.columns) * o.parts;
   }
 
-  const Program& program_;
+  const OpGraph& graph_;
   const int blocks_;
   Schedule schedule_;
   std::vector<std::vector<int>> since_;  // by buffer: who has read it since it was written
@@ -426,9 +426,9 @@ class Grouping {
 
 }  // namespace
 
-bool Schedule::leaves_group(const Program& program, int op, size_t output) const {
-  const int buffer = program.ops[static_cast<size_t>(op)].outputs[output].buffer;
-  if (program.buffers[static_cast<size_t>(buffer)].external >= 0) return true;
+bool Schedule::leaves_group(const OpGraph& graph, int op, size_t output) const {
+  const int buffer = graph.ops[static_cast<size_t>(op)].outputs[output].buffer;
+  if (graph.buffers[static_cast<size_t>(buffer)].external >= 0) return true;
   const auto& all = readers[static_cast<size_t>(buffer)];
   return std::any_of(all.begin(), all.end(), [&](int reader) {
     return group_of[static_cast<size_t>(reader)] != group_of[static_cast<size_t>(op)];
@@ -444,36 +444,36 @@ bool is_own_example(const Access& access, int64_t examples, int64_t elements) {
   return last < own;
 }
 
-void split_sums(Program& program) {
-  if (program.examples == 0) return;
-  for (size_t i = 0; i < program.ops.size(); ++i) {
-    const Op whole = program.ops[i];
+void split_sums(OpGraph& graph) {
+  if (graph.examples == 0) return;
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op whole = graph.ops[i];
     if (whole.kind != Kind::fold || whole.outer != 1 || whole.inner == 1 ||
-        whole.length % program.examples != 0 || whole.length / program.examples < kLeastExampleRows)
+        whole.length % graph.examples != 0 || whole.length / graph.examples < kLeastExampleRows)
       continue;
     Op own = whole;
-    own.outer = program.examples, own.length = whole.length / program.examples;
-    own.outputs = {give_to_sum(program, whole.inner)};
+    own.outer = graph.examples, own.length = whole.length / graph.examples;
+    own.outputs = {give_to_sum(graph, whole.inner)};
     Op rest = whole;
     rest.inputs = own.outputs;
-    rest.length = program.examples;
-    program.ops[i] = std::move(own);
-    program.ops.insert(program.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(rest));
+    rest.length = graph.examples;
+    graph.ops[i] = std::move(own);
+    graph.ops.insert(graph.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(rest));
     ++i;
   }
 }
 
-void split_products(Program& program, int blocks) {
-  for (size_t i = 0; i < program.ops.size(); ++i) {
-    const Op product = program.ops[i];
+void split_products(OpGraph& graph, int blocks) {
+  for (size_t i = 0; i < graph.ops.size(); ++i) {
+    const Op product = graph.ops[i];
     if (product.kind != Kind::product || is_row_op(product, product.m)) continue;
     const int buffer = product.outputs[0].buffer;
     const auto reader = std::find_if(
-        program.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, program.ops.end(), [&](const Op& o) {
+        graph.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, graph.ops.end(), [&](const Op& o) {
           return std::any_of(o.inputs.begin(), o.inputs.end(),
                              [&](const Access& a) { return a.buffer == buffer; });
         });
-    if (reader == program.ops.end() || reader->kind == Kind::elementwise || !is_row_op(*reader, product.m))
+    if (reader == graph.ops.end() || reader->kind == Kind::elementwise || !is_row_op(*reader, product.m))
       continue;
     if (reader->kind == Kind::product && reader->inputs[0].buffer != buffer) continue;
     const auto [columns, parts, cost] = best_split(product, blocks);
@@ -485,22 +485,22 @@ void split_products(Program& program, int blocks) {
     sums.bias = product.bias, sums.epilogue = product.epilogue;
     sums.outputs = product.outputs;
     const Shape shape{parts, product.m, product.n};
-    const Access partial{static_cast<int>(program.buffers.size()), 0, DType::float32, shape,
+    const Access partial{static_cast<int>(graph.buffers.size()), 0, DType::float32, shape,
                          contiguous_strides(shape)};
-    program.buffers.push_back({-1, 4 * shape.size()});
+    graph.buffers.push_back({-1, 4 * shape.size()});
     sums.inputs.push_back(partial);
     if (product.bias) sums.inputs.push_back(product.inputs[2]);
-    Op& cut = program.ops[i];
+    Op& cut = graph.ops[i];
     cut.parts = parts, cut.part_columns = columns;
     cut.outputs = {partial};
     cut.bias = false, cut.epilogue = Epilogue::none;
     cut.inputs.resize(2);
-    program.ops.insert(program.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(sums));
+    graph.ops.insert(graph.ops.begin() + static_cast<std::ptrdiff_t>(i) + 1, std::move(sums));
   }
 }
 
-std::optional<Schedule> make_schedule(const Program& program, int blocks) {
-  return Grouping(program, blocks).run();
+std::optional<Schedule> make_schedule(const OpGraph& graph, int blocks) {
+  return Grouping(graph, blocks).run();
 }
 
 }  // namespace lockstep::cuda::megakernel

@@ -1,11 +1,11 @@
-// Which ops of a program are done together, by how many blocks, and between which of them all blocks wait.
+// Which ops are done together, by how many blocks, and between which of them all blocks wait.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <vector>
 
-#include "backends/cuda/megakernel/program.h"
+#include "backends/cuda/megakernel/op_graph.h"
 
 namespace lockstep::cuda::megakernel {
 
@@ -51,20 +51,20 @@ struct Schedule {
   std::vector<int> writer;                // by buffer: the op that writes it, -1: none
   std::vector<std::vector<int>> readers;  // by buffer, all of them
   // Somebody else reads it, or it belongs to somebody else.
-  bool leaves_group(const Program& program, int op, size_t output) const;
+  bool leaves_group(const OpGraph& graph, int op, size_t output) const;
 };
 
 // Split-K for products that have too few tiles for so many blocks, where the rows of the result are read
 // next: whoever reads them adds up the parts.
-void split_products(Program& program, int blocks);
+void split_products(OpGraph& graph, int blocks);
 
 // Lets every example add up what it gives to a sum over all rows of the batch.
-void split_sums(Program& program);
+void split_sums(OpGraph& graph);
 
 // Whether an example of what reads this needs the same example of it alone. `elements`: of the buffer.
 bool is_own_example(const Access& access, int64_t examples, int64_t elements);
 
 // For so many blocks. Nothing where a part is too large for one kernel.
-std::optional<Schedule> make_schedule(const Program& program, int blocks);
+std::optional<Schedule> make_schedule(const OpGraph& graph, int blocks);
 
 }  // namespace lockstep::cuda::megakernel

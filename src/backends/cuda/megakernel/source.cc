@@ -23,7 +23,7 @@ Source Writer::run() {
   std::string& text = source_.text;
   text = scalar_prelude();
   text += concat("constexpr int kThreads = ", threads(), ";\n", kPrelude);
-  text += concat("struct Arguments { char* external[", std::max<size_t>(1, program_.externals.size()),
+  text += concat("struct Arguments { char* external[", std::max<size_t>(1, graph_.externals.size()),
                  "]; DeferredError* error[", std::max<size_t>(1, source_.reporters.size()),
                  "]; char* scratch; unsigned* arrivals; i64 steps; const i64* order; i64 first; ",
                  "char* staged; char* array[", std::max<size_t>(1, source_.rows.size()), "]; };\n");
@@ -43,7 +43,7 @@ Source Writer::run() {
 }
 
 std::string Writer::global(int buffer, DType dtype) const {
-  const Buffer& b = program_.buffers[static_cast<size_t>(buffer)];
+  const Buffer& b = graph_.buffers[static_cast<size_t>(buffer)];
   std::string at;
   if (b.external >= 0) {
     at = concat(is_input(b.external) ? "x.at[" : "p.external[", b.external, "]");
@@ -69,8 +69,8 @@ bool Writer::is_input(int external) const {
 }
 
 void Writer::find_rows(std::span<const TensorSpec> parameters) {
-  for (size_t e = 0; e < program_.externals.size(); ++e) {
-    const int parameter = program_.externals[e].parameter;
+  for (size_t e = 0; e < graph_.externals.size(); ++e) {
+    const int parameter = graph_.externals[e].parameter;
     if (parameter < 0) continue;
     const TensorSpec& spec = parameters[static_cast<size_t>(parameter)];
     const auto bytes = static_cast<int64_t>(spec.bytes());
@@ -85,7 +85,7 @@ void Writer::find_rows(std::span<const TensorSpec> parameters) {
 }
 
 std::string Writer::write_gather() {
-  const size_t externals = std::max<size_t>(1, program_.externals.size());
+  const size_t externals = std::max<size_t>(1, graph_.externals.size());
   std::string inputs =
       concat("struct Inputs { char* at[", externals, "]; };\n",
              "__device__ inline Inputs inputs(const Arguments& p, i64 step) {\n  Inputs x;\n");
@@ -178,7 +178,7 @@ void Writer::write_group(const Group& group, int number) {
   group_ = number;
   const bool has_epilogue =
       group.form == Form::tile || group.form == Form::columns || group.form == Form::elements;
-  outlined_ = has_epilogue && program_.examples > 0;
+  outlined_ = has_epilogue && graph_.examples > 0;
   switch (group.form) {
     case Form::tile: write_tile(group); break;
     case Form::columns: write_columns(group); break;
@@ -249,7 +249,7 @@ bool Writer::is_early(const Access& access) const {
   const auto level = [&](int group) { return schedule_.groups[static_cast<size_t>(group)].level; };
   // Rows that every run takes are written by the last level of the run before.
   if (w < 0)
-    return level(group_) > 0 || !is_input(program_.buffers[static_cast<size_t>(access.buffer)].external);
+    return level(group_) > 0 || !is_input(graph_.buffers[static_cast<size_t>(access.buffer)].external);
   return level(schedule_.group_of[static_cast<size_t>(w)]) !=
          (level(group_) + schedule_.levels - 1) % schedule_.levels;
 }
@@ -308,7 +308,7 @@ void Writer::write_epilogue(const Group& group, const std::string& index, const 
 
 std::string Writer::store(int i, size_t output, const std::string& value, const std::string& flat) const {
   const Access& to = op(i).outputs[output];
-  if (!schedule_.leaves_group(program_, i, output)) return {};
+  if (!schedule_.leaves_group(graph_, i, output)) return {};
   return concat("    ", global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";\n");
 }
 
@@ -378,8 +378,8 @@ void Writer::write_elements(const Group& group) {
       "e.load_late(in, n);\n    e.finish(in, n, 0.f);\n  }");
 }
 
-Source make_source(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters) {
-  return Writer(program, schedule, parameters).run();
+Source make_source(const OpGraph& graph, const Schedule& schedule, std::span<const TensorSpec> parameters) {
+  return Writer(graph, schedule, parameters).run();
 }
 
 }  // namespace lockstep::cuda::megakernel

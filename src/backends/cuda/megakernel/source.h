@@ -36,6 +36,6 @@ struct Source {
 };
 
 // `parameters`: what the program is given.
-Source make_source(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters);
+Source make_source(const OpGraph& graph, const Schedule& schedule, std::span<const TensorSpec> parameters);
 
 }  // namespace lockstep::cuda::megakernel

@@ -152,9 +152,9 @@ std::string Writer::put(int i, size_t output, const std::string& flat, const std
   std::string text;
   const bool held = held_.contains(to.buffer);
   if (held) text = concat(held_.at(to.buffer).at(flat), " = ", value, "; ");
-  if (whole_ && (!held || schedule_.leaves_group(program_, i, output)))
+  if (whole_ && (!held || schedule_.leaves_group(graph_, i, output)))
     text += concat(global(to.buffer, to.dtype), "[", flat, plus(to.offset), "] = ", value, ";");
-  if (!whole_ && (schedule_.leaves_group(program_, i, output) || (examples_ && !held)))
+  if (!whole_ && (schedule_.leaves_group(graph_, i, output) || (examples_ && !held)))
     text += concat(global(to.buffer, to.dtype), "[lo * ", row_size(to, rows), " + ", flat, plus(to.offset),
                    "] = ", value, ";");
   return text;

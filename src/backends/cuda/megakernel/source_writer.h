@@ -24,19 +24,19 @@ inline bool defers_errors(const Op& op) { return op.rule && op.rule->deferred_er
 
 class Writer {
  public:
-  Writer(const Program& program, const Schedule& schedule, std::span<const TensorSpec> parameters)
-      : program_(program), schedule_(schedule) {
+  Writer(const OpGraph& graph, const Schedule& schedule, std::span<const TensorSpec> parameters)
+      : graph_(graph), schedule_(schedule) {
     find_rows(parameters);
-    for (size_t i = 0; i < program.ops.size(); ++i)
-      if (defers_errors(program.ops[i])) source_.reporters.push_back(static_cast<int>(i));
-    scratch_.assign(program.buffers.size(), -1);
+    for (size_t i = 0; i < graph.ops.size(); ++i)
+      if (defers_errors(graph.ops[i])) source_.reporters.push_back(static_cast<int>(i));
+    scratch_.assign(graph.buffers.size(), -1);
   }
 
   Source run();
 
  private:
   int64_t threads() const { return schedule_.threads; }
-  const Op& op(int i) const { return program_.ops[static_cast<size_t>(i)]; }
+  const Op& op(int i) const { return graph_.ops[static_cast<size_t>(i)]; }
 
   template <class... Parts>
   void add(const Parts&... parts) {
@@ -278,7 +278,7 @@ class Writer {
 
   void write_fold(int i, int64_t rows);
 
-  const Program& program_;
+  const OpGraph& graph_;
   const Schedule& schedule_;
   Source source_;
   std::vector<Fetch> fetches_;  // of the products of a group of examples, in their order

@@ -1,4 +1,4 @@
-#include "execute/early_writes.h"
+#include "execute/step_rollback.h"
 
 #include <cstring>
 
@@ -6,8 +6,8 @@
 
 namespace lockstep::execute {
 
-EarlyWrites::EarlyWrites(const StepPlans& plans, const std::vector<size_t>& mirrored,
-                         const std::vector<size_t>& parted) {
+StepRollback::StepRollback(const StepPlans& plans, const std::vector<size_t>& mirrored,
+                           const std::vector<size_t>& per_replica) {
   const Plan& plan = plans.first();
   std::vector<bool> early(plan.variables.size());
   for (const compile::KernelCall& call : plan.calls)
@@ -16,29 +16,30 @@ EarlyWrites::EarlyWrites(const StepPlans& plans, const std::vector<size_t>& mirr
         early[static_cast<size_t>(output.index)] = true;
   for (const size_t v : mirrored)
     if (early[v]) mirrored_.push_back(plan.variables[v]);
-  for (const size_t v : parted)
-    if (plan.variable_updated[v]) parted_.push_back(plan.variables[v]);
+  for (const size_t v : per_replica)
+    if (plan.variable_updated[v]) per_replica_.push_back(plan.variables[v]);
 }
 
-void EarlyWrites::add(void* data, size_t bytes) {
-  if (used_ == kept_.size()) kept_.emplace_back();
-  Kept& kept = kept_[used_++];
-  kept.data = data;
-  kept.bytes.resize(bytes);
-  std::memcpy(kept.bytes.data(), data, bytes);
+void StepRollback::add(void* data, size_t bytes) {
+  if (used_ == saved_.size()) saved_.emplace_back();
+  Saved& saved = saved_[used_++];
+  saved.data = data;
+  saved.bytes.resize(bytes);
+  std::memcpy(saved.bytes.data(), data, bytes);
 }
 
-void EarlyWrites::keep() {
+void StepRollback::save() {
   used_ = 0;
   for (const Variable& variable : mirrored_)
     add(variable.impl()->value.impl()->data(), variable.impl()->spec.bytes());
-  for (const Variable& variable : parted_)
+  for (const Variable& variable : per_replica_)
     for (const Tensor& part : variable.impl()->parts)
       if (part.defined()) add(part.impl()->data(), variable.impl()->spec.bytes());
 }
 
-void EarlyWrites::put_back() const {
-  for (size_t i = 0; i < used_; ++i) std::memcpy(kept_[i].data, kept_[i].bytes.data(), kept_[i].bytes.size());
+void StepRollback::roll_back() const {
+  for (size_t i = 0; i < used_; ++i)
+    std::memcpy(saved_[i].data, saved_[i].bytes.data(), saved_[i].bytes.size());
 }
 
 }  // namespace lockstep::execute

@@ -1,4 +1,4 @@
-// A compiled program as one kernel sees it: what is computed from what, whatever memory the plan gave it.
+// The ops of a plan as a megakernel sees them: what is computed from what, whatever memory the plan gave it.
 #pragma once
 
 #include <cstdint>
@@ -55,7 +55,7 @@ struct Op {
   std::vector<Access> outputs;  // contiguous
 
   // Elementwise: inputs have the strides that broadcast them to the results' shape.
-  elementwise::Program program;
+  elementwise::ScalarProgram program;
   int64_t m = 0, n = 0, k = 0;  // product: inputs are [m, k] and [k, n], whatever was transposed
   int64_t parts = 1;  // split-K: its results are sums of parts of the inner dimension, one behind the other
   int part_columns = 0;  // of a tile of such a product
@@ -65,7 +65,7 @@ struct Op {
   int64_t examples = 0;                      // example: those of the batch
 };
 
-struct Program {
+struct OpGraph {
   std::vector<External> externals;
   std::vector<Buffer> buffers;
   std::vector<Op> ops;
@@ -74,6 +74,6 @@ struct Program {
 
 // Nothing where the op of a call says nothing to megakernels (op_rule.h), or has a dtype or a layout that
 // they do not know.
-std::optional<Program> read_calls(std::span<const compile::KernelCall> calls);
+std::optional<OpGraph> read_calls(std::span<const compile::KernelCall> calls);
 
 }  // namespace lockstep::cuda::megakernel

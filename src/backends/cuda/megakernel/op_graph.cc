@@ -1,4 +1,4 @@
-#include "backends/cuda/megakernel/program.h"
+#include "backends/cuda/megakernel/op_graph.h"
 
 #include <algorithm>
 #include <map>
@@ -24,7 +24,7 @@ class Reader {
  public:
   explicit Reader(std::span<const KernelCall> calls) : calls_(calls) {}
 
-  Program run() {
+  OpGraph run() {
     for (const KernelCall& call : calls_) {
       Op op;
       op.call = &call;
@@ -41,14 +41,14 @@ class Reader {
         throw;
       }
       if (op.kind == Kind::example) {
-        known(program_.examples == 0 || program_.examples == op.examples);
-        program_.examples = op.examples;
+        known(graph_.examples == 0 || graph_.examples == op.examples);
+        graph_.examples = op.examples;
       }
       const OpRule* const rule = op.rule;
-      program_.ops.push_back(std::move(op));
-      if (rule && rule->split) rule->split(program_);
+      graph_.ops.push_back(std::move(op));
+      if (rule && rule->split) rule->split(graph_);
     }
-    return std::move(program_);
+    return std::move(graph_);
   }
 
  private:
@@ -64,9 +64,9 @@ class Reader {
     known(operand.space != Space::example_offset && operand.space != Space::replica_arena);
     const auto [it, fresh] = externals_.try_emplace({operand.space, operand.index}, 0);
     if (fresh) {
-      it->second = static_cast<int>(program_.buffers.size());
-      program_.buffers.push_back({static_cast<int>(program_.externals.size()), 0});
-      program_.externals.push_back(
+      it->second = static_cast<int>(graph_.buffers.size());
+      graph_.buffers.push_back({static_cast<int>(graph_.externals.size()), 0});
+      graph_.externals.push_back(
           {pointer_, operand.offset, operand.space == Space::parameter ? operand.index : -1});
     }
     return it->second;
@@ -92,8 +92,8 @@ class Reader {
     const auto bytes = static_cast<int64_t>(layout.spec.bytes());
     const int64_t begin = operand.offset, end = begin + bytes;
     std::erase_if(placed_, [&](const Placed& p) { return p.begin < end && begin < p.end; });
-    const int buffer = static_cast<int>(program_.buffers.size());
-    program_.buffers.push_back({-1, bytes});
+    const int buffer = static_cast<int>(graph_.buffers.size());
+    graph_.buffers.push_back({-1, bytes});
     placed_.push_back({begin, end, buffer});
     return access(buffer, 0, layout);
   }
@@ -127,7 +127,7 @@ class Reader {
   };
 
   std::span<const KernelCall> calls_;
-  Program program_;
+  OpGraph graph_;
   std::map<std::pair<Space, int>, int> externals_;
   std::vector<Placed> placed_;
   size_t pointer_ = 0;
@@ -135,7 +135,7 @@ class Reader {
 
 }  // namespace
 
-std::optional<Program> read_calls(std::span<const KernelCall> calls) {
+std::optional<OpGraph> read_calls(std::span<const KernelCall> calls) {
   try {
     return Reader(calls).run();
   } catch (const Unknown&) {

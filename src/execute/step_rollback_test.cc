@@ -1,4 +1,4 @@
-#include "execute/early_writes.h"
+#include "execute/step_rollback.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ class FailingEngine final : public comm::HostCommunicator {
   int made_ = 0;
 };
 
-class EarlyWritesOfSteps : public ::testing::TestWithParam<int> {
+class StepRollbackTest : public ::testing::TestWithParam<int> {
  protected:
   // Before the sum replicas add to their parts, and read what was just written to `early_`: a product of
   // matrices, which none of them computes anew in a kernel of its own.
@@ -84,7 +84,7 @@ class EarlyWritesOfSteps : public ::testing::TestWithParam<int> {
   int fails_in_ = 0;
 };
 
-TEST_P(EarlyWritesOfSteps, OfAStepThatFailedAreUndone) {
+TEST_P(StepRollbackTest, UndoesWhatAStepThatFailedHasWritten) {
   auto first = step();
   const Tensor x = ones({4, 1});
   first(x);
@@ -102,7 +102,7 @@ TEST_P(EarlyWritesOfSteps, OfAStepThatFailedAreUndone) {
   EXPECT_THAT(read(weight_), ElementsAre(13 + 4 * 26 + 8));
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EarlyWritesOfSteps, ::testing::Values(1, 2));
+INSTANTIATE_TEST_SUITE_P(Devices, StepRollbackTest, ::testing::Values(1, 2));
 
 }  // namespace
 }  // namespace lockstep::execute
