@@ -9,10 +9,10 @@ namespace lockstep::cpu {
 namespace {
 
 using elementwise::Opcode;
-using elementwise::Program;
+using elementwise::ScalarProgram;
 
-Program cast_program(DType from, DType to) {
-  Program program;
+ScalarProgram cast_program(DType from, DType to) {
+  ScalarProgram program;
   program.inputs.push_back(from);
   const int16_t input = append(program, {.op = Opcode::input, .dtype = from, .index = 0});
   program.outputs.push_back(append(program, {.op = Opcode::cast, .dtype = to, .args = {input, -1, -1}}));
