@@ -86,24 +86,26 @@ Array spread(const Array& dy, int axis, int64_t input, bool nearest) {
   return dx;
 }
 
-OpCases resample_cases(const CaseName& suffix, const ResampleAttrs& a) {
-  const Shape x{2, a.input, 3}, y{2, a.output, 3};
+// `outer` images of `inner` channels: with fewer than 16 of them, the kernel resamples 16 images at once.
+OpCases resample_cases(const CaseName& suffix, const ResampleAttrs& a, int64_t outer = 2, int64_t inner = 3) {
+  const Shape x{outer, a.input, inner}, y{outer, a.output, inner};
+  const int64_t many = inner < 16 ? 21000 / inner : 30, wide = inner < 16 ? inner : 700;
   OpCase forward{.name = "resample" + suffix,
                  .op = "resample",
                  .inputs = {normal(x)},
                  .attrs = a,
                  .reference = [=](const Arrays& in) { return resampled(in[0], a.axis, a.output, a.nearest); },
                  .tolerance = Tolerance::summed,
-                 .edge_shapes = {{{0, a.input, 3}}},
-                 .large = {{30, a.input, 700}},
+                 .edge_shapes = {{{0, a.input, inner}}},
+                 .large = {{many, a.input, wide}},
                  .same_bits_on_threads = true};
   OpCase backward = forward;
   backward.name = "resample_grad" + suffix;
   backward.op = "resample_grad";
   backward.inputs = {normal(y)};
   backward.reference = [=](const Arrays& in) { return spread(in[0], a.axis, a.input, a.nearest); };
-  backward.edge_shapes = {{{0, a.output, 3}}};
-  backward.large = {{30, a.output, 700}};
+  backward.edge_shapes = {{{0, a.output, inner}}};
+  backward.large = {{many, a.output, wide}};
   return {forward, backward};
 }
 
@@ -180,6 +182,12 @@ OpCases cases() {
   add(resample_cases("_down", {.axis = 1, .input = 7, .output = 3}));
   add(resample_cases("_nearest_up", {.axis = 1, .input = 3, .output = 6, .nearest = true}));
   add(resample_cases("_nearest_down", {.axis = 1, .input = 7, .output = 3, .nearest = true}));
+  add(resample_cases("_one_channel", {.axis = 1, .input = 13, .output = 29}, 19, 1));
+  add(resample_cases("_four_channels", {.axis = 1, .input = 9, .output = 18}, 16, 4));
+  add(resample_cases("_17_channels", {.axis = 1, .input = 5, .output = 8}, 3, 17));
+  add(resample_cases("_67_channels_down", {.axis = 1, .input = 8, .output = 3}, 2, 67));
+  add(resample_cases("_nearest_17_channels", {.axis = 1, .input = 5, .output = 8, .nearest = true}, 3, 17));
+  add(resample_cases("_nearest_one_channel", {.axis = 1, .input = 40, .output = 17, .nearest = true}, 33, 1));
   const auto resize_case = [&](const CaseName& name, const Shape& shape, const Dims& size, bool nearest) {
     all.push_back(
         {.name = "resize_" + name,
@@ -199,6 +207,7 @@ OpCases cases() {
   resize_case("bilinear", {2, 3, 4, 2}, {5, 3}, false);
   resize_case("nearest", {1, 4, 3, 2}, {2, 6}, true);
   resize_case("one_image", {3, 4, 1}, {4, 8}, false);
+  resize_case("rows_first", {2, 7, 4, 3}, {3, 6}, false);
   const auto weighted_case = [&](const CaseName& name, Interpolation::Kind kind, bool antialias,
                                  const Dims& size) {
     all.push_back({.name = "resize_" + name,

@@ -187,6 +187,16 @@ OpCases cases() {
       matmul_case("matmul_column_and_row", {5, 1}, {1, 4}),
       // More than one tile of the own kernels, and not a multiple of one.
       with_derivatives(kUnchecked, matmul_case("matmul_tiles", {19, 33}, {33, 37})),
+      // Matrices and vectors: dense rows and dense columns, whole vectors and not, several blocks of rows.
+      with_large(with_derivatives(kUnchecked, matmul_case("matmul_vector", {21, 75}, {75, 1})),
+                 {{700, 500}, {500, 1}}),
+      with_derivatives(kUnchecked, matmul_case("matmul_vector_of_few_products", {37, 5}, {5, 1})),
+      with_derivatives(kUnchecked, matmul_case("matmul_vector_transposed", {67, 150}, {67, 1}, true, false)),
+      with_large(with_derivatives(kUnchecked, matmul_case("vector_matmul", {1, 13}, {13, 275})),
+                 {{1, 500}, {500, 700}}),
+      with_derivatives(kUnchecked, matmul_case("vector_matmul_transposed", {1, 80}, {21, 80}, false, true)),
+      with_derivatives(kUnchecked, matmul_case("matmul_vectors_batched", {2, 1, 18, 66}, {3, 66, 1})),
+      with_derivatives(kUnchecked, matmul_case("vectors_matmul_batched", {3, 1, 7}, {7, 20})),
   };
   std::ranges::move(products, std::back_inserter(all));
   return all;

@@ -79,6 +79,11 @@ OpCases cases() {
             return Dims{2 - i[0], 3 - i[1]};
           }),
       moved(
+          "reverse_columns", {3, 37}, {3, 37}, [](auto in) { return reverse(in[0], {1}); },
+          [](const Dims& i) {
+            return Dims{i[0], 36 - i[1]};
+          }),
+      moved(
           "reverse_of_nothing", {3, 0}, {3, 0}, [](auto in) { return flip(in[0], {1}); },
           [](const Dims& i) { return i; }),
       moved(

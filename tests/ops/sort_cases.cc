@@ -60,11 +60,19 @@ OpCase sort_case(const CaseName& name, const Input& input, int64_t k, bool desce
           .same_bits_on_threads = true};
 }
 
-OpCase special_sort(const CaseName& name, bool descending) {
-  OpCase c = sort_case(name, given({9}, {1, kNaN, -kInf, 0.0, -0.0, kInf, kNaN, -1, 0.0}), -1, descending);
+OpCase special_sort(const CaseName& name, bool descending, int64_t k = -1) {
+  OpCase c = sort_case(name, given({9}, {1, kNaN, -kInf, 0.0, -0.0, kInf, kNaN, -1, 0.0}), k, descending);
   c.dtypes = kFloats;
   c.derivatives = kUnchecked;
   return c;
+}
+
+// The first row rises, the second one falls.
+Input in_order(const Shape& shape) {
+  std::vector<double> numbers;
+  for (int64_t i = 0; i < shape[1]; ++i) numbers.push_back(static_cast<double>(i));
+  for (int64_t i = shape[1]; i > 0; --i) numbers.push_back(static_cast<double>(i));
+  return given(shape, numbers);
 }
 
 OpCase search_case(const CaseName& name, const Shape& sorted, const Shape& values, bool right) {
@@ -117,6 +125,10 @@ OpCases cases() {
       with_derivatives(kUnchecked, sort_case("top_k_of_equals", integers({4, 40}, -3, 3), 11, true)),
       special_sort("sort_special", false),
       special_sort("sort_special_descending", true),
+      special_sort("top_k_special", true, 2),
+      // Elements that come before all those read until then, and such that never do.
+      with_derivatives(kUnchecked, sort_case("top_k_of_rising", in_order({2, 150}), 3, true)),
+      with_derivatives(kUnchecked, sort_case("top_k_of_many_equals", integers({2, 900}, -3, 3), 40, true)),
       threads_only(sort_case("sort_large", normal({7, 3001}), -1, false)),
       threads_only(sort_case("sort_large_descending", normal({7, 3001}), -1, true)),
       threads_only(sort_case("top_k_large", normal({50, 701}), 9, true)),

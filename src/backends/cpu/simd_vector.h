@@ -292,7 +292,18 @@ LOCKSTEP_INLINE F32 load(const Float16* p) {
   return bits_as<float>(bits_as<uint32_t>(value) | ((h & splat<uint32_t>(0x8000)) << 16));
 }
 
-LOCKSTEP_INLINE U32 load(const uint8_t* p) { return widen<uint32_t>(p); }
+// In two steps: compilers widen to four times the size element by element.
+LOCKSTEP_INLINE U32 load(const uint8_t* p) {
+  using Bytes [[gnu::vector_size(U32::kWidth)]] = uint8_t;
+  using Halves [[gnu::vector_size(U32::kWidth * sizeof(uint16_t))]] = uint16_t;
+  U32 r;
+  LOCKSTEP_EACH_PART(i, r) {
+    Bytes bytes;
+    __builtin_memcpy(&bytes, p + i * r.kWidth, sizeof bytes);
+    r.part[i] = __builtin_convertvector(__builtin_convertvector(bytes, Halves), U32::Native);
+  }
+  return r;
+}
 
 // The conversions of dtype.cc, lane by lane: to nearest, ties to even.
 LOCKSTEP_INLINE void store(BFloat16* p, const F32& v) {

@@ -30,20 +30,31 @@ void pack(Compute<T>* to, const T* x, int64_t row_stride, int64_t depth_stride, 
   for (int64_t first = 0; first < rows; first += Width, to += Width * depth) {
     const int64_t count = rows - first < Width ? rows - first : Width;
     const T* from = x + first * row_stride;
-    if (Width == kLanes && row_stride == 1) {
+    // The conversion of 16-bit floats is dear one by one.
+    constexpr bool kConverted = sizeof(T) < sizeof(Compute<T>);
+    if (row_stride == 1 && (Width == kLanes || kConverted)) {
       for (int64_t k = 0; k < depth; ++k) {
         const T* p = from + k * depth_stride;
-        store(to + k * Width, count == Width ? load(p) : load_some(p, count, Compute<T>(0)));
+        const Vec<Compute<T>> v = count == kLanes ? load(p) : load_some(p, count, Compute<T>(0));
+        if constexpr (Width == kLanes) {
+          store(to + k * Width, v);
+        } else {
+          Compute<T> lanes[kLanes];
+          store(lanes, v);
+          for (int64_t r = 0; r < Width; ++r) to[k * Width + r] = lanes[r];
+        }
       }
       continue;
     }
     for (int64_t r = 0; r < Width; ++r) {
       int64_t k = 0;
-      if (r < count && depth_stride == 1)  // the conversion of 16-bit floats is dear one by one
-        for (; k + kLanes <= depth; k += kLanes) {
+      if (r < count && depth_stride == 1)
+        for (const int64_t end = kConverted ? depth : depth / kLanes * kLanes; k < end; k += kLanes) {
+          const int64_t some = depth - k < kLanes ? depth - k : kLanes;
+          const T* p = from + r * row_stride + k;
           Compute<T> lanes[kLanes];
-          store(lanes, load(from + r * row_stride + k));
-          for (int64_t l = 0; l < kLanes; ++l) to[(k + l) * Width + r] = lanes[l];
+          store(lanes, some == kLanes ? load(p) : load_some(p, some, Compute<T>(0)));
+          for (int64_t l = 0; l < some; ++l) to[(k + l) * Width + r] = lanes[l];
         }
       for (; k < depth; ++k)
         to[k * Width + r] = r < count ? value(from[r * row_stride + k * depth_stride]) : Compute<T>(0);

@@ -87,6 +87,8 @@ StridedCopy::StridedCopy(const Shape& shape, const Strides& source, const Stride
     kind_ = Inner::run;
   } else if (inner_.source == 0) {
     kind_ = Inner::repeat;
+  } else if (inner_.source == -1) {
+    kind_ = Inner::backwards;
   } else {
     kind_ = Inner::single;
     const auto dense = std::find_if(dims.begin(), dims.end(), [](const Dim& dim) { return dim.source == 1; });
@@ -122,6 +124,9 @@ void StridedCopy::copy_inner(const Element* source, Element* target, int64_t lan
                static_cast<size_t>(n) * sizeof(Element));
       return;
     case Inner::repeat: std::fill_n(target, n, *source); return;
+    case Inner::backwards:  // a stride that the compiler knows, so that it shuffles vectors
+      for (int64_t i = 0; i < n; ++i) target[i] = source[-i];
+      return;
     case Inner::single:
       for (int64_t i = 0; i < n; ++i) target[i * inner_.target] = source[i * inner_.source];
       return;

@@ -23,7 +23,7 @@ class StridedCopy {
   struct Dim {
     int64_t size, source, target;
   };
-  enum class Inner : uint8_t { run, repeat, tile, single };
+  enum class Inner : uint8_t { run, backwards, repeat, tile, single };
 
   template <class Element>
   void run_as(const Element* source, Element* target, int threads) const;

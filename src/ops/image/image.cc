@@ -1,6 +1,7 @@
 #include "lockstep/ops/image.h"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <vector>
 
@@ -124,15 +125,19 @@ Tensor resize(const TensorArg& images, const Dims& size, const ResizeOptions& op
     const Interpolation::Kind kind = options.interpolation.kind();
     const bool nearest = kind == Interpolation::nearest;
     Tensor result = x;
+    // First along the axis that leaves fewer elements; along the columns, whose rows are shorter, where both
+    // leave as many.
+    const bool rows_first = size[0] * x.shape()[2] < size[1] * x.shape()[1];
+    const std::array<int, 2> axes = rows_first ? std::array{1, 2} : std::array{2, 1};
     if (!nearest && (kind != Interpolation::bilinear || options.antialias)) {
       require(is_floating(x.dtype()), ErrorCode::dtype_mismatch, images.where(),
               "resize: ", options.interpolation.name(),
               " interpolation takes floating-point images, received ", x.spec(),
               "; cast() them, or resize to the nearest pixels");
-      for (const int axis : {1, 2}) result = interpolated(result, axis, size[axis - 1], options);
+      for (const int axis : axes) result = interpolated(result, axis, size[axis - 1], options);
       return result;
     }
-    for (const int axis : {1, 2})
+    for (const int axis : axes)
       result = resized(result,
                        {.axis = axis, .input = x.shape()[axis], .output = size[axis - 1], .nearest = nearest},
                        images.where());

@@ -1,27 +1,43 @@
-// Resampling on the CPU: every row of the result is a weighted sum of a few rows of the operand, always in
-// the same order.
+// Resampling on the CPU.
 #include <algorithm>
-#include <type_traits>
 
+#include "backends/cpu/simd.h"
 #include "base/parallel.h"
 #include "graph/kernel.h"
 #include "ops/image/resample.h"
+#include "ops/image/resample_cpu_simd.h"
 
 namespace lockstep {
 namespace {
 
-struct Term {
-  int64_t row;
-  double weight;
-};
+using cpu::kResampleLanes;
+using cpu::ResampleFunctions;
+using cpu::ResampleGeometry;
 
-// For each row of the result, the terms of its sum.
-std::vector<std::vector<Term>> terms_of(const KernelRequest& request) {
+ResampleFunctions functions_of(DType dtype) {
+  static const cpu::ResampleTable& table =
+      cpu::pick_simd(simd_v2::kResampleTable, simd_v3::kResampleTable, simd_v4::kResampleTable);
+  switch (dtype) {
+    case DType::float64: return table.float64;
+    case DType::bfloat16: return table.bfloat16;
+    case DType::float16: return table.float16;
+    default: return table.float32;
+  }
+}
+
+ResampleGeometry geometry_of(const KernelRequest& request) {
   const auto& attrs = request.attrs<ResampleAttrs>();
+  const Shape& from = request.shape(0);
+  ResampleGeometry g{.outer = from.first(attrs.axis).size(), .from_rows = from[attrs.axis]};
+  for (int i = attrs.axis + 1; i < from.rank(); ++i) g.inner *= from[i];
+
   const bool forward = &request.op == &kResample;
-  std::vector<std::vector<Term>> terms(static_cast<size_t>(forward ? attrs.output : attrs.input));
+  std::vector<std::vector<cpu::ResampleTerm>> terms(
+      static_cast<size_t>(forward ? attrs.output : attrs.input));
   const auto add = [&](int64_t x, int64_t y, double weight) {
-    if (weight != 0) terms[static_cast<size_t>(forward ? y : x)].push_back({forward ? x : y, weight});
+    if (weight != 0)
+      terms[static_cast<size_t>(forward ? y : x)].push_back(
+          {forward ? x : y, weight, static_cast<float>(weight)});
   };
   int64_t y = 0;
   for (const ResampleTap& tap : resample_taps(attrs)) {
@@ -29,61 +45,52 @@ std::vector<std::vector<Term>> terms_of(const KernelRequest& request) {
     add(tap.high, y, tap.weight);
     ++y;
   }
-  return terms;
+  for (const auto& of_row : terms) {
+    g.first_term.push_back(static_cast<int64_t>(g.terms.size()));
+    g.terms.insert(g.terms.end(), of_row.begin(), of_row.end());
+  }
+  g.first_term.push_back(static_cast<int64_t>(g.terms.size()));
+  return g;
 }
 
 class ResampleKernel final : public Kernel {
  public:
   explicit ResampleKernel(const KernelRequest& request)
-      : terms_(terms_of(request)), dtype_(request.dtype(0)), threads_(request.threads) {
-    const Shape& from = request.shape(0);
-    const int axis = request.attrs<ResampleAttrs>().axis;
-    from_rows_ = from[axis];
-    outer_ = from.first(axis).size();
-    inner_ = 1;
-    for (int i = axis + 1; i < from.rank(); ++i) inner_ *= from[i];
+      : geometry_(geometry_of(request)), functions_(functions_of(request.dtype(0))) {
     constexpr int64_t kElementsPerThread = 16384;
-    const int64_t elements = std::max(from.size(), request.outputs[0].spec.shape.size());
-    threads_ = static_cast<int>(std::clamp<int64_t>(elements / kElementsPerThread, 1, threads_));
-  }
-
-  void launch(const LaunchArgs& args) const override {
-    switch (dtype_) {
-      case DType::float64: return run<double>(args);
-      case DType::bfloat16: return run<BFloat16>(args);
-      case DType::float16: return run<Float16>(args);
-      default: return run<float>(args);
+    const int64_t elements = std::max(request.shape(0).size(), request.outputs[0].spec.shape.size());
+    threads_ = static_cast<int>(std::clamp<int64_t>(elements / kElementsPerThread, 1, request.threads));
+    if (geometry_.inner < kResampleLanes) {
+      const size_t number = request.dtype(0) == DType::float64 ? sizeof(double) : sizeof(float);
+      scratch_bytes_ = static_cast<size_t>(geometry_.from_rows * geometry_.inner * kResampleLanes) * number;
     }
   }
 
- private:
-  template <class T>
-  void run(const LaunchArgs& args) const {
-    using Real = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    const auto rows = static_cast<int64_t>(terms_.size());
-    parallel_for(outer_ * rows, 1, threads_, [&](int64_t begin, int64_t end) {
-      constexpr int64_t kChunk = 256;
-      for (int64_t i = begin; i < end; ++i) {
-        const T* from = static_cast<const T*>(args.inputs[0]) + i / rows * from_rows_ * inner_;
-        T* to = static_cast<T*>(args.outputs[0]) + i * inner_;
-        for (int64_t first = 0; first < inner_; first += kChunk) {
-          const int64_t count = std::min(kChunk, inner_ - first);
-          Real sum[kChunk] = {};
-          for (const Term& term : terms_[static_cast<size_t>(i % rows)]) {
-            const T* row = from + term.row * inner_ + first;
-            const Real weight = static_cast<Real>(term.weight);
-            for (int64_t j = 0; j < count; ++j) sum[j] += weight * static_cast<Real>(row[j]);
-          }
-          for (int64_t j = 0; j < count; ++j) to[first + j] = static_cast<T>(sum[j]);
-        }
-      }
+  size_t workspace_bytes() const override { return scratch_bytes_ * static_cast<size_t>(threads_); }
+
+  void launch(const LaunchArgs& args) const override {
+    const void* from = args.inputs[0];
+    void* to = args.outputs[0];
+    if (geometry_.inner >= kResampleLanes) {
+      parallel_for(geometry_.outer * geometry_.rows(), 1, threads_,
+                   [&](int64_t begin, int64_t end) { functions_.rows(geometry_, from, to, begin, end); });
+      return;
+    }
+    const int64_t outer = geometry_.outer, groups = (outer + kResampleLanes - 1) / kResampleLanes;
+    parallel(threads_, [&](int thread) {
+      const int64_t begin = groups * thread / threads_ * kResampleLanes,
+                    end = groups * (thread + 1) / threads_ * kResampleLanes;
+      functions_.short_rows(
+          geometry_, from, to, begin, std::min(end, outer),
+          static_cast<char*>(args.workspace) + static_cast<size_t>(thread) * scratch_bytes_);
     });
   }
 
-  std::vector<std::vector<Term>> terms_;
-  DType dtype_;
+ private:
+  ResampleGeometry geometry_;
+  ResampleFunctions functions_;
   int threads_;
-  int64_t outer_, from_rows_, inner_;
+  size_t scratch_bytes_ = 0;  // of a thread
 };
 
 std::unique_ptr<Kernel> prepare(const KernelRequest& request) {

@@ -7,18 +7,12 @@
 #include "backends/cpu/simple_matmul.h"
 #include "base/parallel.h"
 #include "ops/matmul/matmul.h"
+#include "ops/matmul/matvec_cpu.h"
 
 namespace lockstep {
 namespace {
 
 using cpu::DnnlSequence;
-
-OperandLayout transposed(OperandLayout layout) {
-  Shape& shape = layout.spec.shape;
-  std::swap(shape[-1], shape[-2]);
-  std::swap(layout.strides[-1], layout.strides[-2]);
-  return layout;
-}
 
 // oneDNN wants batch dimensions of equal rank; a missing one is 1.
 OperandLayout with_rank(OperandLayout layout, int rank) {
@@ -84,8 +78,9 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
 
 std::unique_ptr<Kernel> prepare_product(const KernelRequest& request) {
   const auto& attrs = request.attrs<MatmulAttrs>();
-  const OperandLayout a = attrs.transpose_a ? transposed(request.inputs[0]) : request.inputs[0];
-  const OperandLayout b = attrs.transpose_b ? transposed(request.inputs[1]) : request.inputs[1];
+  const OperandLayout a = attrs.transpose_a ? cpu::transposed(request.inputs[0]) : request.inputs[0];
+  const OperandLayout b = attrs.transpose_b ? cpu::transposed(request.inputs[1]) : request.inputs[1];
+  if (auto kernel = cpu::prepare_matvec(request, a, b)) return kernel;
   const DType dtype = request.dtype(0);
   const bool dnnl_type = dtype == DType::float32 || dtype == DType::bfloat16;
   const int64_t inner = a.spec.shape[-1];

@@ -201,15 +201,35 @@ void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t
   each_window<kUnroll<T, few> && sizeof(P) == 1>(
       g, x, begin, end, [&](auto size, const View& view, const T* first, int64_t out) {
         each_block<few>(g.channels, [&](int64_t c) {
-          Vec<C> best = load_block<few>(first + c, g.channels);
-          Vec<I> position = splat(static_cast<I>(view.first_position()));
-          view.each<size>(first + c, [&](const T* at, int k) {
-            if (size > 0 && k == 0) return;  // the first tap is there already
-            const Vec<C> v = load_block<few>(at, g.channels);
-            const Mask<C> take = (v > best) | (v != v);
-            position = select(take, splat(static_cast<I>(k)), position);
-            best = select(take, v, best);
-          });
+          Vec<C> best;
+          Vec<I> position;
+          // takes(v, best): where v is the larger element.
+          const auto scan = [&](auto takes) {
+            best = load_block<few>(first + c, g.channels);
+            position = splat(static_cast<I>(view.first_position()));
+            view.each<size>(first + c, [&](const T* at, int k) {
+              if (size > 0 && k == 0) return;  // the first tap is there already
+              const Vec<C> v = load_block<few>(at, g.channels);
+              const Mask<C> take = takes(v, best);
+              position = select(take, splat(static_cast<I>(k)), position);
+              best = select(take, v, best);
+            });
+          };
+          const auto larger_or_nan = [](const Vec<C>& v, const Vec<C>& than) {
+            return (v > than) | (v != v);
+          };
+          if constexpr (size > 0) {
+            // Additions cost less than comparisons with oneself, and a NaN shows in the sum.
+            Vec<C> sum = load_block<few>(first + c, g.channels);
+            scan([&](const Vec<C>& v, const Vec<C>& than) {
+              sum = sum + v;
+              return v > than;
+            });
+            if (lane_bits(sum != sum) != 0) [[unlikely]]
+              scan(larger_or_nan);
+          } else {
+            scan(larger_or_nan);
+          }
           store_block<few>(y + out + c, g.channels, best);
           store_positions<few>(positions + out + c, g.channels, position);
         });

@@ -218,6 +218,33 @@ TEST(Pool, NanAndInfinityAreKept) {
   EXPECT_EQ(y[2], kInf);
 }
 
+// Wherever in a window it stands; infinities of both signs in one window are no NaN.
+TEST(Pool, TheLastNanOfAWindowIsTaken) {
+  constexpr double kInf = std::numeric_limits<double>::infinity(),
+                   kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const DType dtype : kFloats)
+    for (const int64_t size : {2, 3}) {
+      const Case c{1, size, size, 19, {.pool_size = {size, size}}};
+      const int64_t taps = size * size;
+      // Channel k has a NaN at tap k, channel taps + k a second one at the first tap; the last ones infinities.
+      Doubles numbers = values(random_tensor(DType::float64, c.x(), 1));
+      const auto at = [&](int64_t tap, int64_t channel) -> double& {
+        return numbers[static_cast<size_t>(tap * c.channels + channel)];
+      };
+      for (int64_t k = 0; k < taps; ++k) at(k, k) = at(k, k + taps) = at(0, k + taps) = kNan;
+      at(0, 18) = -kInf, at(2, 18) = kInf;
+      const TensorList result = run_kernel(kMaxPool2d, {tensor_of(dtype, c.x(), numbers)}, c.attrs(), 1);
+      const Doubles y = values(result[0]), positions = values(result[1]);
+      for (size_t k = 0; k < static_cast<size_t>(2 * taps); ++k) {
+        EXPECT_TRUE(std::isnan(y[k])) << dtype << " channel " << k;
+        EXPECT_EQ(positions[k], static_cast<double>(k % static_cast<size_t>(taps)))
+            << dtype << " channel " << k;
+      }
+      EXPECT_EQ(y[18], kInf);
+      EXPECT_EQ(positions[18], 2);
+    }
+}
+
 // Gradients of the ops and of their gradients, by the rules.
 TEST(Pool, GradientsAgreeWithDifferences) {
   const Case c{1, 5, 6, 2, {.pool_size = {3, 2}, .strides = {2, 2}, .padding = "same"}};

@@ -18,6 +18,7 @@ namespace {
 
 constexpr int64_t kElementsPerThread = 4096;
 constexpr int64_t kFewest = 512;  // by digits from here on
+constexpr int64_t kFew = 16;      // the first of a row are few where it has so many times as many
 
 template <class T>
 using Order = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
@@ -101,7 +102,7 @@ class SortKernel final : public Kernel {
   }
 
   void launch(const LaunchArgs& args) const override {
-    if (rows_ * n_ == 0) return;
+    if (rows_ * n_ * attrs_.k == 0) return;
     parallel(threads_, [&](int thread) {
       I* items = static_cast<I*>(args.workspace) + 2 * n_ * thread;
       for (int64_t row = rows_ * thread / threads_; row < rows_ * (thread + 1) / threads_; ++row)
@@ -117,21 +118,45 @@ class SortKernel final : public Kernel {
 
   void sort_row(const T* x, T* values, int32_t* places, I* items) const {
     const U flip = attrs_.descending ? ~U(0) : U(0);
-    for (int64_t i = 0; i < n_; ++i)
-      items[i] = I(static_cast<U>(ordered(x[i]) ^ flip), static_cast<uint32_t>(i));
+    const auto item = [&](int64_t i) {
+      return I(static_cast<U>(ordered(x[i]) ^ flip), static_cast<uint32_t>(i));
+    };
     const int64_t k = attrs_.k;
-    if (k < n_) {
-      std::nth_element(items, items + k, items + n_);
-      std::sort(items, items + k);
-    } else if (n_ < kFewest) {
-      std::sort(items, items + n_);
+    if (n_ >= kFew * k) {
+      first_of_row(item, items);
     } else {
-      items = sort_by_digits(items, items + n_, n_);
+      for (int64_t i = 0; i < n_; ++i) items[i] = item(i);
+      if (n_ >= kFewest) {
+        items = sort_by_digits(items, items + n_, n_);
+      } else {
+        if (k < n_) std::nth_element(items, items + k, items + n_);
+        std::sort(items, items + k);
+      }
     }
     for (int64_t i = 0; i < k; ++i) {
       places[i] = static_cast<int32_t>(items[i].place());
       values[i] = x[items[i].place()];
     }
+  }
+
+  // The first k items of a row in their order. They are few: most elements are behind k others soon and are
+  // read only. Those that are not are collected, and every time there are `most` all but k are dropped.
+  template <class F>
+  void first_of_row(F item, I* items) const {
+    const int64_t k = attrs_.k, most = std::max<int64_t>(2 * k, 64);
+    int64_t held = 0;
+    I last(~U(0), ~uint32_t(0));  // behind all items
+    for (int64_t i = 0; i < n_; ++i) {
+      const I next = item(i);
+      if (!(next < last)) continue;
+      items[held++] = next;
+      if (held < most) continue;
+      std::nth_element(items, items + k - 1, items + held);
+      held = k;
+      last = items[k - 1];
+    }
+    std::nth_element(items, items + k - 1, items + held);
+    std::sort(items, items + k);
   }
 
   SortAttrs attrs_;
