@@ -50,19 +50,6 @@ LaneFunction library_function(Opcode op) {
     case Opcode::pow: return call_lanes<T, scalar::pow<T>>;
     default: break;
   }
-  if constexpr (std::floating_point<T>) {
-    switch (op) {
-      case Opcode::exp: return call_lanes<T, [](T x) { return std::exp(x); }>;
-      case Opcode::log: return call_lanes<T, [](T x) { return std::log(x); }>;
-      case Opcode::expm1: return call_lanes<T, [](T x) { return std::expm1(x); }>;
-      case Opcode::log1p: return call_lanes<T, [](T x) { return std::log1p(x); }>;
-      case Opcode::tanh: return call_lanes<T, [](T x) { return std::tanh(x); }>;
-      case Opcode::erf: return call_lanes<T, [](T x) { return std::erf(x); }>;
-      case Opcode::sin: return call_lanes<T, [](T x) { return std::sin(x); }>;
-      case Opcode::cos: return call_lanes<T, [](T x) { return std::cos(x); }>;
-      default: break;
-    }
-  }
   fail(ErrorCode::internal, std::source_location::current(), "elementwise lowering: no code for ", name(op));
 }
 
@@ -145,7 +132,8 @@ class Lowering {
       default: break;
     }
     if (op == Opcode::div && is_float(a.lane)) return a / b;
-    if (a.lane == Lane::f32) return op == Opcode::pow ? pow(a, b) : mod(a, b);
+    if (op == Opcode::mod && is_float(a.lane)) return mod(a, b);
+    if (op == Opcode::pow && a.lane == Lane::f32) return pow(a, b);
     if (a.lane == Lane::i32 && op == Opcode::div) return divide_i32(a, b);
     if (a.lane == Lane::i32 && op == Opcode::mod) return mod_i32(a, b);
     switch (a.lane) {
@@ -167,7 +155,6 @@ class Lowering {
       case Opcode::sqrt: return sqrt(a);
       default: break;
     }
-    if (a.lane == Lane::f64) return call(library_function<double>(op), a, a);
     switch (op) {
       case Opcode::exp: return exp(a);
       case Opcode::log: return log(a);
