@@ -7,6 +7,7 @@
 
 #include "backends/cpu/elementwise/lane_call.h"
 #include "backends/cpu/elementwise/scalar_functions.h"
+#include "backends/cpu/math_fits.h"
 
 // Polynomials are minimax fits, made for this file (the Remez exchange, in 200 bits), of the function
 // named beside them over the interval that its range reduction leaves; coefficients stand lowest power
@@ -94,8 +95,8 @@ Split split(Vec x) {
 }
 
 // ln 2 in two pieces; n times the first is exact enough that x - n ln 2 loses nothing.
-Vec ln2_high(Vec x) { return constant_like(x, is_wide(x.lane) ? 0x1.62e42fefa0000p-1 : 0x1.62e430p-1); }
-Vec ln2_low(Vec x) { return constant_like(x, is_wide(x.lane) ? 0x1.cf79abc9e3b3ap-40 : -0x1.05c610p-29); }
+Vec ln2_high(Vec x) { return constant_like(x, is_wide(x.lane) ? fits::kLn2High : 0x1.62e430p-1); }
+Vec ln2_low(Vec x) { return constant_like(x, is_wide(x.lane) ? fits::kLn2Low : -0x1.05c610p-29); }
 
 // x = n ln 2 + r + rest with |r| <= ln 2 / 2, `rest` being what the rounding of r left over.
 struct Reduced {
@@ -116,13 +117,9 @@ Vec clamp(Vec x, double low, double high) {
   return raw_maximum(constant_like(x, low), raw_minimum(constant_like(x, high), x));
 }
 
-// (e^r - 1 - r) / r^2, the error of the first counting relative to r, |error| of the second < 2^-59.
+// (e^r - 1 - r) / r^2, its error counting relative to r.
 constexpr float kExpm1[] = {0.5f,           0.166666672f,   0.041666355f,
                             0.00833327323f, 0.00139410188f, 0.000199141869f};
-constexpr double kWideExp[] = {0x1.0000000000000p-1,  0x1.5555555555557p-3,  0x1.5555555555558p-5,
-                               0x1.11111111100dbp-7,  0x1.6c16c16c151fcp-10, 0x1.a01a01abe8221p-13,
-                               0x1.a01a01acfaed1p-16, 0x1.71de0231321abp-19, 0x1.27e4cccda4b09p-22,
-                               0x1.af4dea3587662p-26, 0x1.1f8b4cd62319cp-29};
 
 // log(1 + f) + exponent * ln 2 for 1 + f in [0.75, 1.5).
 Vec log_reduced(Vec exponent, Vec f) {
@@ -135,14 +132,10 @@ Vec log_reduced(Vec exponent, Vec f) {
     return fma(exponent, ln2_high(f), f + fma(curve, f * f, exponent * ln2_low(f)));
   }
   // log(1 + f) = 2 atanh(s) with s = f / (2 + f), and f - f^2 / 2 + s f^2 / 2 = 2 s.
-  // (2 atanh(s) - 2 s) / s^3 in s^2, |error| < 2^-57.
-  constexpr double kWideLog[] = {0x1.555555555554fp-1, 0x1.999999999c1adp-2, 0x1.24924921e1852p-2,
-                                 0x1.c71c749202b5fp-3, 0x1.745c4a5ce7dd5p-3, 0x1.3b35d01a80b21p-3,
-                                 0x1.0dca9f8cc306ep-3, 0x1.1b87da39f2ba1p-3};
   const Vec s = f / (f + constant_like(f, 2));
   const Vec square = s * s;
   const Vec bend = f * f * half;
-  const Vec curve = fma(polynomial(square, kWideLog), square, bend);
+  const Vec curve = fma(polynomial(square, fits::kLog), square, bend);
   const Vec small = bend - fma(curve, s, exponent * ln2_low(f));
   return fma(exponent, ln2_high(f), f - small);
 }
@@ -253,14 +246,14 @@ Vec exp(Vec x) {
   const Vec one = constant_like(x, 1);
   // (e^r - 1 - r) / r^2, its error counting relative to e^r.
   constexpr float kExp[] = {0.5f, 0.166665182f, 0.041666206f, 0.00836889632f, 0.00139504974f};
-  const Vec slope = fma(polynomial(r, kExp, kWideExp), r, one);
+  const Vec slope = fma(polynomial(r, kExp, fits::kExp), r, one);
   return scale(fma(slope, r, one), reduced.n);
 }
 
 Vec expm1(Vec x) {
   const bool wide = is_wide(x.lane);
   const auto [n, r, rest] = reduce_by_ln2(wide ? clamp(x, -40, 710) : clamp(x, -18, 89));
-  const Vec curve = fma(r * r, polynomial(r, kExpm1, kWideExp), rest);
+  const Vec curve = fma(r * r, polynomial(r, kExpm1, fits::kExp), rest);
   // Halved, since 2^n itself can overflow where the result does not; what is small is added last.
   const Vec one_half = constant_like(x, 0.5);
   const Vec power = scale(one_half, n);
