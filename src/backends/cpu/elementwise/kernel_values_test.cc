@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <random>
 #include <vector>
 
 #include "backends/cpu/elementwise/kernel.h"
@@ -196,6 +197,40 @@ TEST(ElementwiseValues, DivisionAndRemainderOfIntegers) {
   expect_values(Opcode::mod, DType::uint8, {250, 3, 9}, {7, 0, 3}, {5, 0, 0});
   expect_values(Opcode::pow, DType::int32, {2, -3, 0, 2, -1, 1, 0, -1}, {10, 3, 0, -1, -3, -5, -2, -2},
                 {1024, -27, 1, 0, -1, 1, 0, 1});
+}
+
+TEST(ElementwiseValues, QuotientsOfLargeIntegersAreExact) {
+  // Around 2^53, where float64 ends, and random ones of all sizes.
+  std::vector<int64_t> a = {INT64_MIN, INT64_MAX, INT64_MIN, INT64_MAX};
+  std::vector<int64_t> b = {-1, -1, 1, INT64_MAX};
+  std::mt19937_64 random(5);
+  for (int i = 0; i < 100000; ++i) {
+    const auto any = [&] { return static_cast<int64_t>(random()) >> (random() % 64); };
+    b.push_back(any());
+    if (i % 2) {
+      a.push_back(any());
+    } else {
+      const int64_t near = (int64_t{1} << 53) - 3 + static_cast<int64_t>(random() % 7);
+      a.push_back(i % 4 ? near : near / (b.back() | 1) * b.back() - 1 + static_cast<int64_t>(random() % 3));
+    }
+  }
+  const auto size = static_cast<int64_t>(a.size());
+  std::vector<Array> inputs = {Array(DType::int64, size), Array(DType::int64, size)};
+  for (int64_t i = 0; i < size; ++i) {
+    inputs[0].put(i, a[static_cast<size_t>(i)]);
+    inputs[1].put(i, b[static_cast<size_t>(i)]);
+  }
+  for (const Opcode op : {Opcode::div, Opcode::mod}) {
+    const Program program = one_op(op, DType::int64);
+    const Array expected = run(program, inputs, size, Implementation::interpreter)[0];
+    for (const Implementation implementation : compiled()) {
+      const Array got = run(program, inputs, size, implementation)[0];
+      for (int64_t i = 0; i < size; ++i)
+        ASSERT_TRUE(got.same(i, expected, i))
+            << name(op) << " of " << a[static_cast<size_t>(i)] << ", " << b[static_cast<size_t>(i)] << " by "
+            << name(implementation) << " is " << got.get_integer(i) << ", not " << expected.get_integer(i);
+    }
+  }
 }
 
 TEST(ElementwiseValues, RemainderOfFloatsIsFlooredAndExact) {

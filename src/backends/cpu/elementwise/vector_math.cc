@@ -215,7 +215,7 @@ Vec sin_of_quarters(Vec magnitude, int quarter, Vec result_sign, LaneFunction li
 }
 
 // 2^(y log2 x) of float64 lanes, for x > 0; accurate to 32 bits.
-Vec pow_wide(Vec x, Vec y) {
+Vec pow_for_f32(Vec x, Vec y) {
   Builder& b = *x.builder;
   const auto [exponent, significand] = split(x);
   // log2(1 + f) / f
@@ -235,6 +235,82 @@ Vec pow_wide(Vec x, Vec y) {
   const Vec r = clamped - n;
   const Vec fraction = fma(polynomial(r, kExp2), r, b.f64(1));
   return fraction * power_of_two(n);
+}
+
+// The same of float32 lanes.
+Vec pow_in_f64(Vec x, Vec y) {
+  Builder& b = *x.builder;
+  Vec parts[2];
+  for (uint8_t part = 0; part < 2; ++part) {
+    const auto wide = [&](Vec v) {
+      return b.emit(Op::widen, Lane::f32, Lane::f64, {v}, {.immediate = part});
+    };
+    parts[part] = pow_for_f32(wide(x), wide(y));
+  }
+  return b.emit(Op::narrow, Lane::f64, Lane::f32, {parts[0], parts[1]}, {});
+}
+
+// high + low, low being less than a unit in the last place of high.
+struct Double {
+  Vec high;
+  Vec low;
+};
+
+// For |a| >= |b|, or a = 0.
+Double sum(Vec a, Vec b) {
+  const Vec high = a + b;
+  return {high, (a - high) + b};
+}
+
+Double product(Vec a, Vec b) {
+  const Vec high = a * b;
+  return {high, fma(a, b, negate(high))};
+}
+
+// log(x) of float64 lanes to about 68 bits, for positive finite x.
+Double log_in_two(Vec x) {
+  const auto c = [&](double value) { return constant_like(x, value); };
+  const auto [exponent, significand] = split(x);
+  const Vec f = significand - c(1);
+  // s = f / (2 + f), as in log_reduced.
+  const Double below = sum(c(2), f);
+  const Vec reciprocal = c(1) / below.high;
+  const Vec s = f * reciprocal;
+  const Vec s_low = fnma(s, below.low, fnma(s, below.high, f)) * reciprocal;
+  // s^3 (2/3 + s^2 q), where q is a fit with the error of the whole, relative to 2 atanh(s), < 2^-69.
+  constexpr double kLog[] = {0x1.9999999999967p-2, 0x1.2492492498f0bp-2, 0x1.c71c71bc4fcefp-3,
+                             0x1.745d1bd100896p-3, 0x1.3b12964c9a203p-3, 0x1.113a53ba1edfap-3,
+                             0x1.dac97736f2a24p-4, 0x1.0192e330e6594p-3};
+  Double square = product(s, s);
+  square.low = fma(s + s, s_low, square.low);
+  Double cube = product(square.high, s);
+  cube.low = fma(square.high, s_low, fma(square.low, s, cube.low));
+  const Vec q = polynomial(square.high, kLog);
+  const Vec p = fma(square.high, q, c(0x1.5555555555555p-1));
+  const Vec p_low =
+      fma(square.low, q, fma(square.high, q, c(0x1.5555555555555p-1) - p) + c(0x1.5555555555555p-55));
+  Double rest = product(cube.high, p);
+  rest.low = fma(cube.high, p_low, fma(cube.low, p, rest.low));
+  Double result = sum(s + s, rest.high);
+  result.low = result.low + fma(c(2), s_low, rest.low);
+  // The product with the first piece of ln 2 is exact, and where it is not 0, larger than the rest.
+  Double total = sum(exponent * ln2_high(x), result.high);
+  total.low = total.low + fma(exponent, ln2_low(x), result.low);
+  return total;
+}
+
+// e^(y log x) of float64 lanes, for positive finite x.
+Vec pow_positive(Vec x, Vec y) {
+  const auto c = [&](double value) { return constant_like(x, value); };
+  const Double logarithm = log_in_two(x);
+  const Double power = product(y, logarithm.high);
+  // Beyond these bounds all is infinite or 0, and the low part may be no number.
+  const Vec inside = compare(abs(power.high), kLess, c(750));
+  const Vec low = select(inside, fma(y, logarithm.low, power.low), c(0));
+  const auto [n, r, rest] = reduce_by_ln2(clamp(power.high, -750, 750));
+  const Vec slope = fma(polynomial(r, fits::kExp), r, c(1));
+  const Vec about = fma(slope, r, c(1));
+  return scale(fma(slope, r, (rest + low) * about) + c(1), n);
 }
 
 }  // namespace
@@ -354,26 +430,18 @@ Vec cos(Vec x) {
 }
 
 Vec pow(Vec x, Vec y) {
-  Builder& b = *x.builder;
   const Vec magnitude = abs(x);
-  Vec parts[2];
-  for (uint8_t part = 0; part < 2; ++part) {
-    const auto wide = [&](Vec v) {
-      return b.emit(Op::widen, Lane::f32, Lane::f64, {v}, {.immediate = part});
-    };
-    parts[part] = pow_wide(wide(magnitude), wide(y));
-  }
-  Vec result = b.emit(Op::narrow, Lane::f64, Lane::f32, {parts[0], parts[1]}, {});
+  Vec result = is_wide(x.lane) ? pow_positive(magnitude, y) : pow_in_f64(magnitude, y);
 
-  const Vec zero = b.f32(0);
-  const Vec one = b.f32(1);
+  const Vec zero = constant_like(x, 0);
+  const Vec one = constant_like(x, 1);
   const Vec infinity = constant_like(x, kInfinity);
   const Vec is_zero = compare(x, kEqual, zero);
   const Vec limit = select(compare(y, kGreater, zero) ^ is_zero, infinity, zero);
   result = select(is_zero | compare(magnitude, kEqual, infinity), limit, result);
 
   const Vec is_integer = compare(round(y, kTruncate), kEqual, y);
-  const Vec half = y * b.f32(0.5f);
+  const Vec half = y * constant_like(x, 0.5);
   const Vec is_odd = is_integer & compare(round(half, kTruncate), kNotEqual, half);
   result = result | select(is_odd, sign_bit(x), zero);
   const Vec negative = compare(x, kLess, zero) & compare(magnitude, kLess, infinity);

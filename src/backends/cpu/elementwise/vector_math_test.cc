@@ -215,30 +215,72 @@ TYPED_TEST(VectorMath, FunctionsAreAccurateWhereSubnormalNumbersAreFlushed) {
   }
 }
 
-TEST(VectorMathOfTwo, PowerIsAccurateAndKnowsItsSpecialCases) {
-  std::vector<float> special = {
-      0.0f,       -0.0f,       1.0f,         -1.0f, 0.5f,   -0.5f,         2.0f,      -2.0f,  3.0f,
-      -3.0f,      1e-40f,      -1e-40f,      1e30f, -1e30f, INFINITY,      -INFINITY, NAN,    0.99999994f,
-      1.0000001f, 16777216.0f, -16777215.0f, 2.5f,  -2.5f,  3.4028235e38f, 1e9f,      127.0f, -149.0f};
-  std::vector<float> a;
-  std::vector<float> b;
-  for (const float x : special)
-    for (const float y : special) {
+TYPED_TEST(VectorMath, PowerIsAccurateAndKnowsItsSpecialCases) {
+  using T = TypeParam;
+  using Exact = decltype(exact(Opcode::exp, T{}));
+  constexpr bool kWide = std::is_same_v<T, double>;
+  const T infinity = std::numeric_limits<T>::infinity();
+  const std::vector<T> special = {T(0.0),
+                                  T(-0.0),
+                                  1,
+                                  -1,
+                                  T(0.5),
+                                  T(-0.5),
+                                  2,
+                                  -2,
+                                  3,
+                                  -3,
+                                  T(1e-40),
+                                  T(-1e-40),
+                                  T(1e30),
+                                  T(-1e30),
+                                  infinity,
+                                  -infinity,
+                                  T(NAN),
+                                  T(0.99999994),
+                                  T(1.0000001),
+                                  16777216,
+                                  -16777215,
+                                  T(2.5),
+                                  T(-2.5),
+                                  T(3.4028235e38),
+                                  T(1e9),
+                                  127,
+                                  -149,
+                                  std::nextafter(T(1), T(0)),
+                                  std::nextafter(T(1), T(2)),
+                                  std::numeric_limits<T>::denorm_min(),
+                                  std::numeric_limits<T>::max(),
+                                  T(1) / std::numeric_limits<T>::epsilon() - 1,
+                                  T(-1023),
+                                  T(1023.5)};
+  std::vector<T> a;
+  std::vector<T> b;
+  for (const T x : special)
+    for (const T y : special) {
       a.push_back(x);
       b.push_back(y);
     }
   std::mt19937 random(3);
+  const auto between = [&](double low, double high) {
+    return static_cast<T>(std::uniform_real_distribution<double>(low, high)(random));
+  };
   for (int i = 0; i < 200000; ++i) {
-    a.push_back(std::exp(std::uniform_real_distribution<float>(-80, 80)(random)));
-    b.push_back(std::uniform_real_distribution<float>(-1, 1)(random) * (i % 2 ? 100.0f : 1.2f));
+    a.push_back(std::exp(between(-1, 1) * (kWide ? 700 : 80)));
+    b.push_back(between(-1, 1) * (i % 2 ? 100 : T(1.2)));
+    // All sizes of results, by bases near 1 and large exponents.
+    a.push_back(between(0.5, 2));
+    b.push_back(between(-1, 1) * (kWide ? 700 : 80) / std::log(a.back()));
   }
   const std::vector<Array> inputs = {array_of(a), array_of(b)};
   for (const Implementation implementation : compiled()) {
-    const Array got = run(one_op(Opcode::pow, DType::float32), inputs, inputs[0].size(), implementation)[0];
+    const Array got =
+        run(one_op(Opcode::pow, inputs[0].dtype()), inputs, inputs[0].size(), implementation)[0];
     for (size_t i = 0; i < a.size(); ++i) {
-      const double want = std::pow(static_cast<double>(a[i]), static_cast<double>(b[i]));
-      const auto value = static_cast<float>(got.get(static_cast<int64_t>(i)));
-      ASSERT_LE(ulps(value, want), 1) << a[i] << " to the " << b[i] << " by " << name(implementation);
+      const Exact want = std::pow(static_cast<Exact>(a[i]), static_cast<Exact>(b[i]));
+      const auto value = static_cast<T>(got.get(static_cast<int64_t>(i)));
+      ASSERT_LE(ulps(value, want), kWide ? 1.2 : 1.0)
+          << a[i] << " to the " << b[i] << " by " << name(implementation);
       if (want == 0) {
         ASSERT_EQ(std::signbit(value), std::signbit(want)) << a[i] << " to the " << b[i];
       }
