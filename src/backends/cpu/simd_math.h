@@ -1,6 +1,7 @@
-// exp and log of float32 vectors, for files x_simd.cc. Polynomials are minimax fits on the reduced range.
+// exp and log of vectors, for files x_simd.cc. Polynomials are minimax fits on the reduced range.
 #pragma once
 
+#include "backends/cpu/math_fits.h"
 #include "backends/cpu/simd_vector.h"
 
 namespace lockstep::LOCKSTEP_SIMD {
@@ -68,6 +69,50 @@ LOCKSTEP_INLINE F32 log(const F32& x) {
   r = select(x == splat(0.0f), splat(-__builtin_inff()), r);
   r = select(x == splat(__builtin_inff()), x, r);
   return select((x < splat(0.0f)) | (x != x), splat(__builtin_nanf("")), r);
+}
+
+// --- float64 -----------------------------------------------------------------------------------------------
+
+// c[0] + c[1] x + ..., by Horner's rule.
+template <size_t n>
+LOCKSTEP_INLINE F64 polynomial(const F64& x, const double (&c)[n]) {
+  F64 sum = splat(c[n - 1]);
+  LOCKSTEP_UNROLL for (size_t i = 2; i <= n; ++i) sum = mul_add(sum, x, splat(c[n - i]));
+  return sum;
+}
+
+// As its namesake of float32: within 1 ulp.
+LOCKSTEP_INLINE F64 exp_not_positive(const F64& x) {
+  const F64 magic = splat(0x1.8p52);
+  const F64 shifted = mul_add(x, splat(0x1.71547652b82fep+0), magic);
+  const F64 n = shifted - magic;
+  const F64 r = mul_add(n, splat(-cpu::fits::kLn2Low), mul_add(n, splat(-cpu::fits::kLn2High), x));
+  const F64 slope = mul_add(polynomial(r, cpu::fits::kExp), r, splat(1.0));
+  const F64 scale = bits_as<double>((bits_as<int64_t>(shifted) << 52) + splat<int64_t>(0x3ff0000000000000));
+  return select(x < splat(-708.0), splat(0.0), mul_add(slope, r, splat(1.0)) * scale);
+}
+
+// As its namesake of float32: within 1 ulp.
+LOCKSTEP_INLINE F64 log(const F64& x) {
+  // x = 2^e (1 + f) with 1 + f in [0.75, 1.5): half a binade is added, and the exponent put under the bits
+  // of 2^52, where it is an integer.
+  const I64 tiny = x < splat(0x1p-1022);
+  const I64 bits = bits_as<int64_t>(select(tiny, x * splat(0x1p54), x));
+  const I64 one = splat<int64_t>(0x3ff0000000000000);
+  const I64 biased = bits_as<int64_t>(bits_as<uint64_t>(bits + splat<int64_t>(0x0008000000000000)) >> 52);
+  const F64 e = bits_as<double>(biased | splat<int64_t>(0x4330000000000000)) -
+                select(tiny, splat(0x1p52 + 1023 + 54), splat(0x1p52 + 1023));
+  const F64 f = bits_as<double>(bits + one - (biased << 52)) - splat(1.0);
+  // log(1 + f) = 2 atanh(s) with s = f / (2 + f), and f - f^2 / 2 + s f^2 / 2 = 2 s.
+  const F64 s = f / (f + splat(2.0));
+  const F64 square = s * s;
+  const F64 bend = f * f * splat(0.5);
+  const F64 curve = mul_add(polynomial(square, cpu::fits::kLog), square, bend);
+  const F64 small = bend - mul_add(curve, s, e * splat(cpu::fits::kLn2Low));
+  F64 r = mul_add(e, splat(cpu::fits::kLn2High), f - small);
+  r = select(x == splat(0.0), splat(-__builtin_inf()), r);
+  r = select(x == splat(__builtin_inf()), x, r);
+  return select((x < splat(0.0)) | (x != x), splat(__builtin_nan("")), r);
 }
 
 }  // namespace lockstep::LOCKSTEP_SIMD

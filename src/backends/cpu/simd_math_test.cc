@@ -15,24 +15,26 @@ namespace lockstep {
 namespace {
 
 using simd_test::F32;
+using simd_test::F64;
 using simd_test::kLanes;
 
-std::vector<float> each(const std::vector<float>& x, F32 (*f)(const F32&)) {
-  std::vector<float> y(x.size());
+template <class T>
+std::vector<T> each(const std::vector<T>& x, simd_test::Vec<T> (*f)(const simd_test::Vec<T>&)) {
+  std::vector<T> y(x.size());
   for (size_t i = 0; i < x.size(); i += kLanes) {
     const auto n = std::min<int64_t>(kLanes, static_cast<int64_t>(x.size() - i));
-    simd_test::store_some(&y[i], n, f(simd_test::load_some(&x[i], n, 0.0f)));
+    simd_test::store_some(&y[i], n, f(simd_test::load_some(&x[i], n, T(0))));
   }
   return y;
 }
 std::vector<float> exp_of(const std::vector<float>& x) {
-  return each(x, [](const F32& v) { return simd_test::exp(v); });
+  return each<float>(x, [](const F32& v) { return simd_test::exp(v); });
 }
 std::vector<float> exp_not_positive_of(const std::vector<float>& x) {
-  return each(x, [](const F32& v) { return simd_test::exp_not_positive(v); });
+  return each<float>(x, [](const F32& v) { return simd_test::exp_not_positive(v); });
 }
 std::vector<float> log_of(const std::vector<float>& x) {
-  return each(x, [](const F32& v) { return simd_test::log(v); });
+  return each<float>(x, [](const F32& v) { return simd_test::log(v); });
 }
 
 // The distance in units of the last place of the exact result.
@@ -107,6 +109,56 @@ TEST(SimdMath, LogIsWithinTwoUlps) {
   EXPECT_EQ(edges[2], -infinity);
   EXPECT_EQ(edges[3], infinity);
   for (size_t i = 4; i < 7; ++i) EXPECT_TRUE(std::isnan(edges[i])) << i;
+}
+
+// Against float80.
+double ulps(double got, long double exact) {
+  int exponent = 0;
+  std::frexp(exact, &exponent);
+  return static_cast<double>(std::abs(static_cast<long double>(got) - exact) /
+                             std::ldexp(1.0L, std::max(exponent - 53, -1074)));
+}
+
+TEST(SimdMath, WideExpOfNumbersThatAreNotPositive) {
+  std::vector<double> x;
+  for (double v = -708.0; v <= 0; v += 0.0071) x.push_back(v);
+  for (double v = 1e-20; v < 1; v *= 1.003) x.push_back(-v);
+  x.push_back(0);
+  const auto f = [](const F64& v) { return simd_test::exp_not_positive(v); };
+  const auto y = each<double>(x, f);
+  double worst = 0;
+  for (size_t i = 0; i < x.size(); ++i)
+    worst = std::max(worst, ulps(y[i], std::exp(static_cast<long double>(x[i]))));
+  EXPECT_LE(worst, 1.2);
+  EXPECT_EQ(y.back(), 1);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto edges = each<double>({-infinity, -1e300, -709, std::nan("7")}, f);
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(edges[i], 0) << i;
+  EXPECT_TRUE(std::isnan(edges[3]));
+}
+
+TEST(SimdMath, WideLog) {
+  std::vector<double> x;
+  for (double v = 5e-324; v < 1e308; v = v * 1.0173 + 5e-324) x.push_back(v);
+  for (double v = 0.5; v < 2.0; v += 1.7e-5) x.push_back(v);
+  for (double d = 1e-15; d < 0.1; d *= 1.1) {
+    x.push_back(1 + d);
+    x.push_back(1 - d);
+  }
+  x.push_back(1);
+  const auto f = [](const F64& v) { return simd_test::log(v); };
+  const auto y = each<double>(x, f);
+  double worst = 0;
+  for (size_t i = 0; i + 1 < x.size(); ++i)
+    worst = std::max(worst, ulps(y[i], std::log(static_cast<long double>(x[i]))));
+  EXPECT_LE(worst, 1.5);
+  EXPECT_EQ(y.back(), 0);
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto edges = each<double>({0, -0.0, infinity, -1, -infinity, std::nan("")}, f);
+  EXPECT_EQ(edges[0], -infinity);
+  EXPECT_EQ(edges[1], -infinity);
+  EXPECT_EQ(edges[2], infinity);
+  for (size_t i = 3; i < 6; ++i) EXPECT_TRUE(std::isnan(edges[i])) << i;
 }
 
 template <class T>

@@ -414,6 +414,11 @@ LOCKSTEP_INLINE void fold_four(const F32 (&v)[4], float* out) {
   __builtin_memcpy(out, &folded, sizeof folded);
 }
 
+template <class Op>
+LOCKSTEP_INLINE void fold_four(const F64 (&v)[4], double* out) {
+  for (int k = 0; k < 4; ++k) out[k] = fold<Op>(v[k]);
+}
+
 // Associative operations with their neutral element. Op::apply(a, b) takes scalars, native vectors and Vec.
 struct Sum {
   template <class T>

@@ -111,7 +111,7 @@ TEST(SparseCrossEntropy, BitsDoNotDependOnThreadsOrOtherRows) {
 // change no bit.
 TEST(SparseCrossEntropy, RowsOfFewClassesHaveTheBitsOfLongerOnes) {
   constexpr int64_t kRows = 39, kMore = 4;
-  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16})
+  for (const DType dtype : kFloats)
     for (const int64_t classes : {2, 3, 4}) {
       const Tensor few = random_tensor(dtype, {kRows, classes}, 3), dloss = random_tensor(dtype, {kRows}, 4);
       const Tensor many =

@@ -1,4 +1,4 @@
-// Softmax and cross entropy on the CPU: parallel over rows; float64 in plain code.
+// Softmax and cross entropy on the CPU: parallel over rows.
 #include <algorithm>
 #include <cmath>
 
@@ -15,60 +15,14 @@ namespace {
 
 using cpu::Labels;
 
-// --- float64 -----------------------------------------------------------------------------------------------
-
-struct RowStats {
-  double max, sum;
-};
-
-RowStats row_stats(const double* x, int64_t n) {
-  double max = x[0];
-  for (int64_t i = 1; i < n; ++i)
-    if (x[i] > max || std::isnan(x[i])) max = x[i];
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += std::exp(x[i] - max);
-  return {max, sum};
-}
-
-void softmax64(const double* x, double* y, int64_t n, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    const auto [max, sum] = row_stats(x + row * n, n);
-    for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] = std::exp(x[i] - max) / sum;
-  }
-}
-
-void log_softmax64(const double* x, double* y, int64_t n, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    const auto [max, sum] = row_stats(x + row * n, n);
-    const double log_sum = std::log(sum);
-    for (int64_t i = row * n; i < (row + 1) * n; ++i) y[i] = (x[i] - max) - log_sum;
-  }
-}
-
-void cross_entropy64(const double* x, Labels labels, double* loss, double* stats, int64_t n, int64_t begin,
-                     int64_t end) {
-  for (int64_t row = begin; row < end; ++row) {
-    const auto [max, sum] = row_stats(x + row * n, n);
-    loss[row] = std::log(sum) - (x[row * n + labels[row]] - max);
-    stats[2 * row] = max;
-    stats[2 * row + 1] = sum;
-  }
-}
-
-void cross_entropy_grad64(const double* x, Labels labels, const double* stats, const double* dloss,
-                          double* dx, int64_t n, int64_t begin, int64_t end) {
-  for (int64_t row = begin; row < end; ++row)
-    for (int64_t i = 0; i < n; ++i) {
-      const double p = std::exp(x[row * n + i] - stats[2 * row]) / stats[2 * row + 1];
-      dx[row * n + i] = (i == labels[row] ? p - 1 : p) * dloss[row];
-    }
-}
-
-// --- kernels -----------------------------------------------------------------------------------------------
-
 const cpu::SoftmaxFunctions& functions(DType dtype) {
   const auto& table = cpu::pick_simd(simd_v2::kSoftmaxTable, simd_v3::kSoftmaxTable, simd_v4::kSoftmaxTable);
-  return dtype == DType::bfloat16 ? table.bfloat16 : dtype == DType::float16 ? table.float16 : table.float32;
+  switch (dtype) {
+    case DType::float64: return table.float64;
+    case DType::bfloat16: return table.bfloat16;
+    case DType::float16: return table.float16;
+    default: return table.float32;
+  }
 }
 
 // What all four kernels share: rows of logits, spread over threads.
@@ -76,7 +30,6 @@ class RowKernel : public Kernel {
  public:
   explicit RowKernel(const KernelRequest& request)
       : functions_(functions(request.dtype(0))),
-        double_(request.dtype(0) == DType::float64),
         n_(request.shape(0)[-1]),
         rows_(request.shape(0).drop_last(1).size()),
         threads_(request.threads) {}
@@ -91,7 +44,6 @@ class RowKernel : public Kernel {
   }
 
   const cpu::SoftmaxFunctions& functions_;
-  bool double_;
   int64_t n_, rows_;
 
  private:
@@ -104,15 +56,8 @@ class SoftmaxKernel final : public RowKernel {
   using RowKernel::RowKernel;
   bool in_place(int, int) const override { return true; }
   void launch(const LaunchArgs& args) const override {
-    const void* x = args.inputs[0];
-    void* y = args.outputs[0];
-    each_rows([&](int64_t begin, int64_t end) {
-      if (double_)
-        (log ? log_softmax64 : softmax64)(static_cast<const double*>(x), static_cast<double*>(y), n_, begin,
-                                          end);
-      else
-        (log ? functions_.log_softmax : functions_.softmax)(x, y, n_, begin, end);
-    });
+    const auto run = log ? functions_.log_softmax : functions_.softmax;
+    each_rows([&](int64_t begin, int64_t end) { run(args.inputs[0], args.outputs[0], n_, begin, end); });
   }
 };
 
@@ -157,13 +102,7 @@ class CrossEntropyKernel final : public LabelKernel {
     const Labels classes = labels(args);
     check(classes);
     each_rows([&](int64_t begin, int64_t end) {
-      if (double_)
-        cross_entropy64(static_cast<const double*>(args.inputs[0]), classes,
-                        static_cast<double*>(args.outputs[0]), static_cast<double*>(args.outputs[1]), n_,
-                        begin, end);
-      else
-        functions_.cross_entropy(args.inputs[0], classes, args.outputs[0],
-                                 static_cast<float*>(args.outputs[1]), n_, begin, end);
+      functions_.cross_entropy(args.inputs[0], classes, args.outputs[0], args.outputs[1], n_, begin, end);
     });
   }
 };
@@ -176,14 +115,8 @@ class CrossEntropyGradKernel final : public LabelKernel {
     const Labels classes = labels(args);
     check(classes);
     each_rows([&](int64_t begin, int64_t end) {
-      if (double_)
-        cross_entropy_grad64(static_cast<const double*>(args.inputs[0]), classes,
-                             static_cast<const double*>(args.inputs[2]),
-                             static_cast<const double*>(args.inputs[3]),
-                             static_cast<double*>(args.outputs[0]), n_, begin, end);
-      else
-        functions_.cross_entropy_grad(args.inputs[0], classes, static_cast<const float*>(args.inputs[2]),
-                                      args.inputs[3], args.outputs[0], n_, begin, end);
+      functions_.cross_entropy_grad(args.inputs[0], classes, args.inputs[2], args.inputs[3], args.outputs[0],
+                                    n_, begin, end);
     });
   }
 };

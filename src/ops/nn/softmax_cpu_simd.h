@@ -21,15 +21,15 @@ struct Labels {
 struct SoftmaxFunctions {
   void (*softmax)(const void* x, void* y, int64_t n, int64_t begin, int64_t end);
   void (*log_softmax)(const void* x, void* y, int64_t n, int64_t begin, int64_t end);
-  // stats: for each row its maximum and its sum of exp(x - maximum).
-  void (*cross_entropy)(const void* x, Labels labels, void* loss, float* stats, int64_t n, int64_t begin,
+  // stats: for each row its maximum and its sum of exp(x - maximum), float64 for such logits, else float32.
+  void (*cross_entropy)(const void* x, Labels labels, void* loss, void* stats, int64_t n, int64_t begin,
                         int64_t end);
-  void (*cross_entropy_grad)(const void* x, Labels labels, const float* stats, const void* dloss, void* dx,
+  void (*cross_entropy_grad)(const void* x, Labels labels, const void* stats, const void* dloss, void* dx,
                              int64_t n, int64_t begin, int64_t end);
 };
 
 struct SoftmaxTable {
-  SoftmaxFunctions float32, bfloat16, float16;
+  SoftmaxFunctions float32, float64, bfloat16, float16;
 };
 
 }  // namespace lockstep::cpu

@@ -223,7 +223,7 @@ void Assembler::instruction(const PlacedInstruction& placed, Pass pass) {
     case Op::patch: return patch(i, placed);
     default: break;
   }
-  if (i.op >= Op::to_i32) return convert(i, placed);
+  if (i.op >= Op::to_i32_trunc) return convert(i, placed);
   if (i.args[1] >= 0) return binary(i, placed);
   unary(i, placed);
 }

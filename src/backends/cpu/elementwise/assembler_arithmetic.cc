@@ -47,7 +47,7 @@ void Assembler::binary(const VectorInstruction& i, const PlacedInstruction& p) {
           case Lane::i64: return vpminsq(to, a, b);
           default: return vpminsd(to, a, b);
         }
-      case Op::scale: return vscalefps(to, a, b);
+      case Op::scale: return i.lane == Lane::f32 ? vscalefps(to, a, b) : vscalefpd(to, a, b);
       default: return bitwise(i.op, i.lane, to, a, b);
     }
   });
@@ -105,8 +105,8 @@ void Assembler::unary(const VectorInstruction& i, const PlacedInstruction& p) {
     case Op::round:
       if (is_avx512()) return wide ? vrndscalepd(to, a, i.immediate) : vrndscaleps(to, a, i.immediate);
       return wide ? vroundpd(to, a, i.immediate) : vroundps(to, a, i.immediate);
-    case Op::exponent: return vgetexpps(to, a);
-    case Op::significand: return vgetmantps(to, a, 3);
+    case Op::exponent: return wide ? vgetexppd(to, a) : vgetexpps(to, a);
+    case Op::significand: return wide ? vgetmantpd(to, a, 3) : vgetmantps(to, a, 3);
     default: return shift(i, to, a);
   }
 }
@@ -136,7 +136,6 @@ void Assembler::convert(const VectorInstruction& i, const PlacedInstruction& p) 
   };
 
   switch (i.op) {
-    case Op::to_i32: return vcvtps2dq(to, full(a));
     case Op::to_i32_trunc: return vcvttps2dq(to, full(a));
     case Op::to_f32: return vcvtdq2ps(to, full(a));
     case Op::to_i64_trunc: return vcvttpd2qq(to, full(a));
@@ -206,7 +205,8 @@ void Assembler::compare(const VectorInstruction& i, const PlacedInstruction& p) 
     }
     const Xbyak::Xmm to = full(p.result);
     if (is_float(i.lane)) return wide ? vcmppd(to, a, b, i.immediate) : vcmpps(to, a, b, i.immediate);
-    return i.immediate == kEqual ? vpcmpeqd(to, a, b) : vpcmpgtd(to, a, b);
+    if (i.immediate == kEqual) return wide ? vpcmpeqq(to, a, b) : vpcmpeqd(to, a, b);
+    return wide ? vpcmpgtq(to, a, b) : vpcmpgtd(to, a, b);
   });
 }
 

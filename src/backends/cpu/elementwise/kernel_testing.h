@@ -236,14 +236,17 @@ inline std::string name(Implementation implementation) {
   return "automatic";
 }
 
-// How far `got` is from `want`, in units in the last place of float32.
-inline double float_ulps(float got, double want) {
+// How far `got` is from `want`, in units in the last place of T.
+template <std::floating_point T>
+double ulps(T got, long double want) {
   if (std::isnan(want) || std::isnan(got)) return std::isnan(want) && std::isnan(got) ? 0 : INFINITY;
-  const float nearest = static_cast<float>(want);
+  const T nearest = static_cast<T>(want);
   if (std::isinf(nearest) || std::isinf(got)) return nearest == got ? 0 : INFINITY;
+  using Limits = std::numeric_limits<T>;
   int exponent = 0;
   std::frexp(want, &exponent);
-  return std::fabs(static_cast<double>(got) - want) / std::ldexp(1.0, std::max(exponent - 24, -149));
+  const int unit = std::max(exponent - Limits::digits, Limits::min_exponent - Limits::digits);
+  return static_cast<double>(std::fabs(static_cast<long double>(got) - want) / std::ldexp(1.0L, unit));
 }
 
 }  // namespace lockstep::cpu::testing

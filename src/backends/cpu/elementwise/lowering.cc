@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "backends/cpu/elementwise/lane_call.h"
 #include "backends/cpu/elementwise/scalar_functions.h"
 #include "backends/cpu/elementwise/vector_arithmetic.h"
 #include "backends/cpu/elementwise/vector_math.h"
@@ -41,36 +40,6 @@ struct Value {
   size_t count() const { return is_wide(lane()) ? 2 : 1; }
   Vec only() const { return parts[0]; }
 };
-
-template <class T>
-LaneFunction library_function(Opcode op) {
-  switch (op) {
-    case Opcode::div: return call_lanes<T, scalar::div<T>>;
-    case Opcode::mod: return call_lanes<T, scalar::mod<T>>;
-    case Opcode::pow: return call_lanes<T, scalar::pow<T>>;
-    default: break;
-  }
-  if constexpr (std::floating_point<T>) {
-    switch (op) {
-      case Opcode::exp: return call_lanes<T, [](T x) { return std::exp(x); }>;
-      case Opcode::log: return call_lanes<T, [](T x) { return std::log(x); }>;
-      case Opcode::expm1: return call_lanes<T, [](T x) { return std::expm1(x); }>;
-      case Opcode::log1p: return call_lanes<T, [](T x) { return std::log1p(x); }>;
-      case Opcode::tanh: return call_lanes<T, [](T x) { return std::tanh(x); }>;
-      case Opcode::erf: return call_lanes<T, [](T x) { return std::erf(x); }>;
-      case Opcode::sin: return call_lanes<T, [](T x) { return std::sin(x); }>;
-      case Opcode::cos: return call_lanes<T, [](T x) { return std::cos(x); }>;
-      default: break;
-    }
-  }
-  fail(ErrorCode::internal, std::source_location::current(), "elementwise lowering: no code for ", name(op));
-}
-
-// Calls the C library for every lane.
-Vec call(LaneFunction function, Vec a, Vec b) {
-  const Vec all = a.builder->mask(true, is_wide(a.lane) ? Lane::mask64 : Lane::mask);
-  return patch(a, all, function, a, b);
-}
 
 class Lowering {
  public:
@@ -136,23 +105,20 @@ class Lowering {
   }
 
   Vec binary(Opcode op, Vec a, Vec b) {
+    const bool floats = is_float(a.lane);
     switch (op) {
       case Opcode::add: return a + b;
       case Opcode::sub: return a - b;
       case Opcode::mul: return a * b;
+      case Opcode::div: return floats ? a / b : divide_integers(a, b);
+      case Opcode::mod: return floats ? mod(a, b) : mod_integers(a, b);
+      case Opcode::pow: return floats ? pow(a, b) : pow_integers(a, b);
       case Opcode::maximum: return extremum(true, a, b);
       case Opcode::minimum: return extremum(false, a, b);
       default: break;
     }
-    if (op == Opcode::div && is_float(a.lane)) return a / b;
-    if (a.lane == Lane::f32) return op == Opcode::pow ? pow(a, b) : mod(a, b);
-    if (a.lane == Lane::i32 && op == Opcode::div) return divide_i32(a, b);
-    if (a.lane == Lane::i32 && op == Opcode::mod) return mod_i32(a, b);
-    switch (a.lane) {
-      case Lane::f64: return call(library_function<double>(op), a, b);
-      case Lane::i64: return call(library_function<int64_t>(op), a, b);
-      default: return call(library_function<int32_t>(op), a, b);
-    }
+    fail(ErrorCode::internal, std::source_location::current(), "elementwise lowering: no code for ",
+         name(op));
   }
 
   Vec unary(Opcode op, Vec a) {
@@ -167,7 +133,6 @@ class Lowering {
       case Opcode::sqrt: return sqrt(a);
       default: break;
     }
-    if (a.lane == Lane::f64) return call(library_function<double>(op), a, a);
     switch (op) {
       case Opcode::exp: return exp(a);
       case Opcode::log: return log(a);

@@ -4,6 +4,9 @@
 #include <cmath>
 #include <limits>
 
+#include "backends/cpu/elementwise/lane_call.h"
+#include "backends/cpu/elementwise/scalar_functions.h"
+
 namespace lockstep::cpu::jit {
 namespace {
 
@@ -14,8 +17,6 @@ double constant_value(Vec v) {
   if (v.lane == Lane::f64) return std::bit_cast<double>(definition.bits);
   return static_cast<double>(std::bit_cast<float>(static_cast<uint32_t>(definition.bits)));
 }
-
-}  // namespace
 
 Vec divide_i32(Vec a, Vec b) {
   Builder& builder = *a.builder;
@@ -31,13 +32,34 @@ Vec divide_i32(Vec a, Vec b) {
   return select(compare(b, kEqual, builder.i32(0)), builder.i32(0), quotient);
 }
 
-Vec mod_i32(Vec a, Vec b) {
+Vec divide_i64(Vec a, Vec b) {
   Builder& builder = *a.builder;
-  const Vec zero = builder.i32(0);
-  const Vec rest = a - divide_i32(a, b) * b;
+  const auto wide = [&](Vec v) { return builder.emit(Op::to_f64, Lane::i64, Lane::f64, {v}, {}); };
+  const Vec dividend = wide(a);
+  const Vec quotient = builder.emit(Op::to_i64_trunc, Lane::f64, Lane::i64, {dividend / wide(b)}, {});
+  // Below 2^53 a quotient that is no integer is further from the next one than rounding carries it.
+  const Vec hard = compare(abs(dividend), kNotLess, builder.f64(0x1p53)) | compare(b, kEqual, builder.i64(0));
+  return patch(quotient, hard, call_lanes<int64_t, scalar::div<int64_t>>, a, b);
+}
+
+}  // namespace
+
+Vec divide_integers(Vec a, Vec b) { return is_wide(a.lane) ? divide_i64(a, b) : divide_i32(a, b); }
+
+Vec mod_integers(Vec a, Vec b) {
+  const Vec zero = constant_like(a, 0);
+  const Vec rest = a - divide_integers(a, b) * b;
   const Vec wrong_side = and_not(compare(zero, kGreater, rest ^ b), compare(rest, kEqual, zero));
   const Vec result = select(wrong_side, rest + b, rest);
   return select(compare(b, kEqual, zero), zero, result);
+}
+
+Vec pow_integers(Vec a, Vec b) {
+  const bool wide = is_wide(a.lane);
+  const Vec all = a.builder->mask(true, wide ? Lane::mask64 : Lane::mask);
+  const auto library =
+      wide ? call_lanes<int64_t, scalar::pow<int64_t>> : call_lanes<int32_t, scalar::pow<int32_t>>;
+  return patch(a, all, library, a, b);
 }
 
 // The machine's own maximum takes b where a is NaN; that is set right unless a known operand makes it

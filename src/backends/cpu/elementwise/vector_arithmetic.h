@@ -5,9 +5,10 @@
 
 namespace lockstep::cpu::jit {
 
-// 32-bit integers: the truncated quotient and the floored remainder; 0 where b is 0.
-Vec divide_i32(Vec a, Vec b);
-Vec mod_i32(Vec a, Vec b);
+// Integers: the truncated quotient and the floored remainder; 0 where b is 0.
+Vec divide_integers(Vec a, Vec b);
+Vec mod_integers(Vec a, Vec b);
+Vec pow_integers(Vec a, Vec b);  // scalar::pow, called for every lane
 
 // The maximum or minimum: a > b (a < b) or a is NaN ? a : b.
 Vec extremum(bool largest, Vec a, Vec b);

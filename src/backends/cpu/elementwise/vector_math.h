@@ -1,6 +1,6 @@
-// Transcendental functions as vector code: float32, to within 2 units in the last place (exp and
-// log) or 4 (the others) of the true value, subnormals, infinities and NaN included. Both
-// instruction sets compute the same bits.
+// Transcendental functions as vector code: float32 and float64, to within 2 units in the last place
+// (exp, log, and all of float64) or 4 (the others) of the true value, subnormals, infinities and NaN
+// included. Both instruction sets compute the same bits.
 #pragma once
 
 #include "backends/cpu/elementwise/vector_program.h"

@@ -60,7 +60,6 @@ enum class Op : uint8_t {
   mask_part,  // mask to mask64
   mask_join,  // mask64 parts to mask
 
-  to_i32,         // f32, nearest
   to_i32_trunc,   // f32; out of range gives the lowest integer
   to_f32,         // i32
   round_half,     // f32 to the nearest float16, as f32
