@@ -221,7 +221,7 @@ TEST(ElementwiseValues, QuotientsOfLargeIntegersAreExact) {
     inputs[1].put(i, b[static_cast<size_t>(i)]);
   }
   for (const Opcode op : {Opcode::div, Opcode::mod}) {
-    const Program program = one_op(op, DType::int64);
+    const ScalarProgram program = one_op(op, DType::int64);
     const Array expected = run(program, inputs, size, Implementation::interpreter)[0];
     for (const Implementation implementation : compiled()) {
       const Array got = run(program, inputs, size, implementation)[0];
