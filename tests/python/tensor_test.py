@@ -147,6 +147,27 @@ class Tensors(unittest.TestCase):
             tf.RaggedTensor
         with self.assertRaisesRegex(AttributeError, "did you mean 'Sequential'"):
             tf.keras.Sequentiall
+        with self.assertRaisesRegex(AttributeError, "module 'keras.layers' has no attribute 'Dens' in Lockstep; did you mean 'Dense'"):
+            tf.keras.layers.Dens
+        with self.assertRaisesRegex(AttributeError, "'keras.losses'.*did you mean 'MeanSquaredError'"):
+            tf.keras.losses.MeanSqaredError
+        with self.assertRaisesRegex(AttributeError, "in Lockstep$"):  # and not the module builtins, which the package imports
+            tf.bitwise
+
+    def test_indices_are_integers_and_lists_are_tuples(self):
+        for x in (tf.constant([[1, 2, 3], [4, 5, 6]]), tf.Variable([[1, 2, 3], [4, 5, 6]])):
+            for key in (1.5, "a", True, (0, 0.5), slice(0.5, 2), [0, 1.5]):
+                with self.subTest(key), self.assertRaisesRegex(TypeError, "an index is an integer, a slice"):
+                    x[key]
+            self.assertEqual(x[[0, 1]].numpy(), 2)  # TensorFlow's rule, not NumPy's
+            with self.assertRaisesRegex(IndexError, "tf.gather"):
+                x[[0, 1, 0]]
+            for key in (np.int64(1), np.array(1), tf.constant(1)):
+                self.assertEqual(x[key].numpy().tolist(), [4, 5, 6])
+                self.assertEqual(x[0, key].numpy(), 2)
+                self.assertEqual(x[0, key:].numpy().tolist(), [2, 3])
+            self.assertEqual(x[np.array([1, 0])].numpy().tolist(), [[4, 5, 6], [1, 2, 3]])
+            self.assertEqual(x[[True, False]].numpy().tolist(), [[1, 2, 3]])
 
 
 class Gradients(unittest.TestCase):
