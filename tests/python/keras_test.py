@@ -568,6 +568,15 @@ class Layers(unittest.TestCase):
             self.assertEqual(sum(made.shape), 4)
 
 
+    def test_functions_and_older_names(self):
+        y, p = np.eye(3, dtype=np.float32)[[0, 2, 1]], np.array([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]], np.float32)
+        np.testing.assert_allclose(keras.losses.dice(y, p).numpy(), 1 - 2 * 1.6 / 6, rtol=1e-5)
+        np.testing.assert_allclose(keras.losses.tversky(y, p, alpha=0.25, beta=0.75).numpy(), 1 - 1.6 / 3, rtol=1e-5)
+        for name in ("circle", "ctc", "categorical_generalized_cross_entropy"):
+            self.assertIs(keras.losses.get(name), getattr(keras.losses, name))
+        for name in ("orthogonal", "lecun_normal", "lecun_uniform", "variance_scaling", "identity"):
+            self.assertEqual(getattr(keras.initializers, name)()((2, 2)).shape, (2, 2))
+
     def test_arguments_in_keras_order(self):
         given = keras.Input((4,), 8, "int32")
         self.assertEqual((given.shape, given.dtype), ((8, 4), "int32"))
