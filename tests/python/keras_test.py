@@ -783,6 +783,14 @@ class Data(unittest.TestCase):
         self.assertAlmostEqual(model.evaluate(dataset, verbose=0), model.evaluate(columns, y, verbose=0), places=6)
         model.fit(wide, y, verbose=0)
         model.fit(dataset, verbose=0)
+        named = {**columns, "name": np.array(list("uvwxyz"))}
+        of_names = tf.data.Dataset.from_tensor_slices((named, y)).batch(3)
+        with self.assertWarnsRegex(UserWarning, "columns of texts, 'name', which are no inputs"):
+            self.assertEqual(model.evaluate(named, y, verbose=0), model.evaluate(columns, y, verbose=0))
+        with self.assertWarnsRegex(UserWarning, "columns of texts, 'name'"):
+            self.assertAlmostEqual(model.evaluate(of_names, verbose=0), model.evaluate(columns, y, verbose=0), places=6)
+        with self.assertRaisesRegex(TypeError, "is no tensor|no tensor can be made"):
+            model.evaluate({**columns, "b": np.array(list("uvwxyz"))}, y, verbose=0)
         with self.assertRaisesRegex(ValueError, 'names input "bb", the model has "a", "b"; did you mean "b"'):
             model.fit({"a": columns["a"], "bb": columns["b"]}, y, verbose=0)
 
