@@ -140,6 +140,17 @@ class Tensors(unittest.TestCase):
             np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-5, atol=1e-6)
         self.assertEqual([p.shape for p in tf.split(a, [1, 3], axis=1)], [(3, 1), (3, 3)])
 
+    def test_eigenvalues_are_of_the_lower_triangle(self):
+        symmetric = np.array([[2.0, 3.0], [3.0, 4.0]], np.float32)
+        values, vectors = tf.linalg.eigh([[2.0, 9.0], [3.0, 4.0]])
+        np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(symmetric), rtol=1e-5)
+        np.testing.assert_allclose(symmetric @ vectors.numpy(), values.numpy() * vectors.numpy(), rtol=1e-4)
+        x = tf.Variable(symmetric)
+        with tf.GradientTape() as tape:
+            largest = tf.linalg.eigvalsh(x)[-1]
+        v = vectors.numpy()[:, -1]
+        np.testing.assert_allclose(tape.gradient(largest, x).numpy(), [[v[0] ** 2, 0], [2 * v[0] * v[1], v[1] ** 2]], rtol=1e-4, atol=1e-6)
+
     def test_names_that_do_not_exist_say_so(self):
         with self.assertRaisesRegex(AttributeError, "did you mean 'reduce_sum'"):
             tf.reduce_sun
