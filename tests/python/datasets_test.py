@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 import tempfile
 import unittest
 
@@ -80,6 +81,31 @@ class DatasetFiles(unittest.TestCase):
         for options in ({}, {"path": "mine.npz"}, {"path": self._path("mine.npz")}):
             (x, y), (v, w) = datasets.mnist.load_data(**options)
             self.assertEqual((x.shape, y.tolist(), v.shape, w.tolist()), ((3, 28, 28), [0, 1, 2], (2, 28, 28), [0, 1]))
+
+    def test_colour_images_as_keras_unpacks_them(self):
+        def write(folder, file, first, **labels):
+            os.makedirs(self._path(folder), exist_ok=True)
+            data = np.arange(first, first + 2 * 3072).reshape(2, 3072).astype(np.uint8)
+            with open(self._path(folder, file), "wb") as batch:
+                pickle.dump({b"data": data, **{name.encode(): values for name, values in labels.items()}}, batch, protocol=2)
+            return data
+        for number in range(1, 6):
+            data = write("cifar-10-batches-py", f"data_batch_{number}", number, labels=[number, 9])
+        write("cifar-10-batches-py", "test_batch", 0, labels=[1, 2])
+        (x, y), (v, w) = datasets.cifar10.load_data()
+        self.assertEqual((x.shape, x.dtype, y[:, 0].tolist(), v.shape, w.tolist()), ((10, 32, 32, 3), np.uint8, [1, 9, 2, 9, 3, 9, 4, 9, 5, 9], (2, 32, 32, 3), [[1], [2]]))
+        np.testing.assert_array_equal(x[8, :, :, 1].reshape(-1), data[0, 1024:2048])
+
+        for file in ("train", "test"):
+            write(os.path.join("cifar-100-python-target", "cifar-100-python"), file, 0, fine_labels=[70, 71], coarse_labels=[3, 4])
+        self.assertEqual(datasets.cifar100.load_data()[0][1].tolist(), [[70], [71]])
+        self.assertEqual(datasets.cifar100.load_data("coarse")[1][1].tolist(), [[3], [4]])
+        with self.assertRaisesRegex(ValueError, "fine or coarse"):
+            datasets.cifar100.load_data("rough")
+        with open(self._path("cifar-10-batches-py", "test_batch"), "wb") as batch:
+            pickle.dump(os.system, batch)
+        with self.assertRaisesRegex(pickle.UnpicklingError, "nothing that an array is made of"):
+            datasets.cifar10.load_data()
 
     def test_files_that_are_not_there_are_named(self):
         for load, file in ((datasets.imdb.load_data, "imdb.npz"), (datasets.reuters.load_data, "reuters.npz"),

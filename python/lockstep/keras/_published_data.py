@@ -2,6 +2,7 @@
 
 import json
 import os
+import pickle
 
 import numpy as np
 
@@ -110,6 +111,32 @@ def _split(x, y, test_split):
         raise ValueError(f"test_split is a part of the data, from 0 on and less than 1, received {test_split}")
     count = int(len(x) * (1 - test_split))
     return (x[:count], y[:count]), (x[count:], y[count:])
+
+
+class _Arrays(pickle.Unpickler):
+    """Reads arrays and calls nothing else."""
+
+    def find_class(self, module, name):
+        if (module.partition(".")[0], name) not in (("numpy", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype"), ("_codecs", "encode")):
+            raise pickle.UnpicklingError(f"{module}.{name} is nothing that an array is made of")
+        return super().find_class(module, name)
+
+
+def cifar(name, files, label):
+    """(images, labels) of each list of files, from the folder of this name that Keras unpacks; None where there is none."""
+    folder = next((place for place in (cache_folder(f"{name}-target", name), cache_folder(name)) if os.path.isdir(place)), None)
+    if folder is None:
+        return None
+    sets = []
+    for batches in files:
+        parts = []
+        for batch in batches:
+            with open(os.path.join(folder, batch), "rb") as file:
+                parts.append(_Arrays(file, encoding="bytes").load())
+        images = np.concatenate([np.asarray(part[b"data"], np.uint8).reshape(-1, 3, 32, 32) for part in parts])
+        labels = np.concatenate([np.asarray(part[label], np.uint8) for part in parts])
+        sets.append((np.ascontiguousarray(images.transpose(0, 2, 3, 1)), labels[:, None]))
+    return tuple(sets)
 
 
 def word_index(name):

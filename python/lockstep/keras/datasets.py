@@ -34,12 +34,15 @@ def _fashion_mnist():
 
 def _cifar10():
     """Colour images of 10 classes."""
-    return _arrays(_sets.cifar10(""))
+    files = [f"data_batch_{number}" for number in range(1, 6)], ["test_batch"]
+    return _files.cifar("cifar-10-batches-py", files, b"labels") or _arrays(_sets.cifar10(""))
 
 
 def _cifar100(label_mode="fine"):
     """Colour images of 100 classes, or of 20 coarse ones."""
-    return _arrays(_sets.cifar100(label_mode, ""))
+    if label_mode not in ("fine", "coarse"):
+        raise ValueError(f"keras.datasets.cifar100: label_mode is fine or coarse, received {label_mode!r}")
+    return _files.cifar("cifar-100-python", (["train"], ["test"]), f"{label_mode}_labels".encode()) or _arrays(_sets.cifar100(label_mode, ""))
 
 
 mnist, fashion_mnist, cifar10, cifar100 = (_module("mnist", _mnist), _module("fashion_mnist", _fashion_mnist), _module("cifar10", _cifar10),
