@@ -514,6 +514,37 @@ class Tutorials(unittest.TestCase):
             with self.assertRaisesRegex(TypeError, "a checkpoint holds"):
                 tf.train.Checkpoint().note = "text"
 
+    def test_checkpoints_inside_of_checkpoints(self):
+        def nested(**parts):
+            layer = tf.train.Checkpoint(**parts)
+            return layer, tf.train.Checkpoint(net=tf.train.Checkpoint(layer=layer))
+        generator = tf.random.Generator.from_seed(5)
+        with tempfile.TemporaryDirectory() as folder:
+            path = nested(kernel=tf.Variable([1.0, 2.0]), bias=tf.Variable(3.0), more={"random": [generator]})[1].save(os.path.join(folder, "ckpt"))
+            drawn = generator.normal([2]).numpy()
+            bias = tf.Variable(0.0)
+            layer, checkpoint = nested(bias=bias)
+            checkpoint.restore(path).expect_partial()
+            self.assertEqual(bias.numpy(), 3.0)
+            # What is set later finds its values; what was there keeps those that it has.
+            layer.kernel = tf.Variable([0.0, 0.0])
+            self.assertEqual(layer.kernel.numpy().tolist(), [1.0, 2.0])
+            other = tf.random.Generator.from_seed(6)
+            layer.more = {"random": [other]}
+            np.testing.assert_array_equal(other.normal([2]).numpy(), drawn)
+            layer.bias = tf.Variable(7.0)
+            self.assertEqual(layer.bias.numpy(), 7.0)
+            again = checkpoint.save(os.path.join(folder, "ckpt"))
+            layer, checkpoint = nested(kernel=tf.Variable([0.0, 0.0]), bias=tf.Variable(0.0), more={"random": [other]})
+            checkpoint.restore(again).assert_consumed()
+            self.assertEqual((layer.kernel.numpy().tolist(), layer.bias.numpy()), ([1.0, 2.0], 7.0))
+            inner = tf.train.Checkpoint(net=tf.train.Checkpoint())
+            inner.restore(again).expect_partial()
+            inner.net.layer = tf.train.Checkpoint(bias=tf.Variable(0.0))
+            self.assertEqual(inner.net.layer.bias.numpy(), 7.0)
+            inner.net.layer.kernel = tf.Variable([0.0, 0.0])
+            self.assertEqual(inner.net.layer.kernel.numpy().tolist(), [1.0, 2.0])
+
     def test_generators_and_iterators_in_checkpoints(self):
         with tempfile.TemporaryDirectory() as folder:
             generator, iterator = tf.random.Generator.from_seed(3), iter(tf.data.Dataset.range(10))
