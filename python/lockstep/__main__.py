@@ -23,7 +23,7 @@ def main():
 
     from . import _alias, _lockstep, config
     _alias.install()
-    if options.devices:
+    if options.devices is not None:
         if options.devices < 1:
             parser.error("--devices: at least 1")
         config.set_logical_cpus(options.devices, options.threads)

@@ -19,7 +19,7 @@ def named_parts(value):
     for name, part in items:
         known = isinstance(part, (Variable, _Iterator)) or isinstance(getattr(part, "_handle", None), (_Layer, _Optimizer)) or \
             hasattr(part, "_generator")
-        if known or (isinstance(part, (Module, dict, list, tuple)) and _variables(part)):
+        if known or named_parts(part):
             parts.append((str(name).lstrip("_"), part))
     return parts
 

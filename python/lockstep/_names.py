@@ -1,6 +1,7 @@
 """What is said of a name of TensorFlow's that does not exist here."""
 
 import difflib
+import types
 
 _DTYPES = "there are float16, bfloat16, float32, float64, int32, int64, uint8 and bool"
 # Names that people try, and what to use in their place.
@@ -38,13 +39,20 @@ def missing(module, name, there):
     text = f"module {module!r} has no attribute {name!r}"
     if name in _INSTEAD:
         return AttributeError(f"{text} in Lockstep: {_INSTEAD[name]}")
-    near = difflib.get_close_matches(name, [key for key in there if not key.startswith("_")], 1)
+    ours = [key for key, value in there.items() if not key.startswith("_") and not _is_foreign(value)]
+    near = difflib.get_close_matches(name, ours, 1)
     return AttributeError(f"{text} in Lockstep" + (f"; did you mean {near[0]!r}?" if near else ""))
+
+
+def _is_foreign(value):
+    """Whether a value among a module's names is a module of another package, which it imports for itself."""
+    return isinstance(value, types.ModuleType) and not value.__name__.startswith("lockstep")
 
 
 def explain(module):
     """Makes a module say what there is in place of a name that it does not have."""
-    name = "tensorflow." + module.__name__.partition(".")[2]
+    name = module.__name__.partition(".")[2]
+    name = name if name.startswith("keras") else "tensorflow." + name
 
     def of_module(missing_name):
         raise missing(name, missing_name, vars(module))

@@ -1,5 +1,6 @@
 """Tensors and variables."""
 
+import operator
 import traceback
 
 import numpy as np
@@ -310,8 +311,11 @@ def _iter(self):
 
 
 def _getitem(self, key):
-    """Python's rules: integers, slices, ``...``, ``tf.newaxis``; a tensor of booleans or integers chooses."""
+    """Python's rules: integers, slices, ``...``, ``tf.newaxis``; a tensor of booleans or integers chooses. A list is read as a tuple, as
+    TensorFlow reads it."""
     from . import ops
+    if isinstance(key, list) and not any(isinstance(part, (bool, np.bool_, list)) for part in key):
+        key = tuple(key)
     if isinstance(key, int) and not isinstance(key, bool):
         return _basic(self, (key,))
     if isinstance(key, (Tensor, Variable, np.ndarray, list)):
@@ -327,14 +331,31 @@ def _getitem(self, key):
     if len(chosen) == 1 and all(isinstance(part, slice) and part == slice(None) or position == chosen[0]
                                 for position, part in enumerate(key)):
         return _ops.gather(self, convert_to_tensor(key[chosen[0]]), chosen[0], 0)
-    return _basic(self, tuple(int(part) if isinstance(part, (Tensor, np.integer)) else part for part in key))
+    return _basic(self, tuple(map(_place, key)))
+
+
+def _place(part):
+    """A part of an index as integers, slices, ``...`` and None."""
+    if part is None or part is Ellipsis:
+        return part
+    if isinstance(part, slice):
+        return slice(*map(_place, (part.start, part.stop, part.step)))
+    if isinstance(part, (Tensor, Variable)):
+        return _index(part)
+    try:
+        if isinstance(part, (bool, np.bool_)):
+            raise TypeError
+        return operator.index(part)
+    except TypeError:
+        raise TypeError(f"an index is an integer, a slice, `...`, tf.newaxis or a tensor of integers or booleans, received {part!r}") from None
 
 
 def _basic(self, key):
     shape = self._shape
     given = sum(part is not None and part is not Ellipsis for part in key)
     if given > len(shape):
-        raise errors.OutOfBoundsError(f"too many indices: a tensor of shape {TensorShape(shape)} was given {given}")
+        raise errors.OutOfBoundsError(f"too many indices: a tensor of shape {TensorShape(shape)} was given {given}; tf.gather chooses rows by a "
+                                      "list of numbers")
     if Ellipsis not in key:
         key = key + (Ellipsis,)
     at = key.index(Ellipsis)
@@ -349,14 +370,14 @@ def _basic(self, key):
             continue
         size = next(sizes)
         if isinstance(part, slice):
-            first, last, step = slice(*(None if p is None else int(p) for p in (part.start, part.stop, part.step))).indices(size)
+            first, last, step = part.indices(size)
             count = len(range(first, last, step))
             begin.append(first)
             end.append(last if last >= 0 else -size - 1)
             strides.append(step)
             result.append(count)
         else:
-            index = int(part)
+            index = part
             if not -size <= index < size:
                 raise errors.OutOfBoundsError(f"index {index} of a dimension of size {size}")
             index %= size

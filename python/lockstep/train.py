@@ -28,9 +28,9 @@ def _trackable(value):
 
 class Checkpoint:
     """Named objects whose state is saved and put back: ``Checkpoint(optimizer=optimizer, model=model)``, or attributes that are set before it is
-    first used."""
+    first used. Attributes of a checkpoint inside of another one may be set later: what was restored has their values."""
 
-    _made = None
+    _made = _restored = None
 
     def __init__(self, root=None, **kwargs):
         if root is not None:
@@ -42,11 +42,14 @@ class Checkpoint:
         _trackable(value)  # which says what is none
         if self._made is not None and self.__dict__.get(name) is not value:
             raise AttributeError(f"checkpoint.{name}: what a checkpoint holds is said before it is first saved or restored")
+        comes_late = self._restored is not None and name not in self.__dict__
         object.__setattr__(self, name, value)
+        if comes_late:
+            self._fill(name, value)
 
     @property
     def _objects(self):
-        return {name: value for name, value in vars(self).items() if name != "_made"}
+        return {name: value for name, value in vars(self).items() if name not in ("_made", "_restored")}
 
     @property
     def _engine(self):
@@ -65,9 +68,30 @@ class Checkpoint:
 
     def restore(self, save_path, options=None):
         """Puts the values back; None does nothing."""
-        return self._engine.restore(None if save_path is None else os.fspath(save_path))
+        status = self._engine.restore(None if save_path is None else os.fspath(save_path))
+        if status.restored:
+            self._remember(status.path, ())
+        return status
 
     read = restore
+
+    def _remember(self, path, names):
+        """Checkpoints inside of this one look up what is set later. The names lead to this one."""
+        object.__setattr__(self, "_restored", (path, names))
+        for name, value in self._objects.items():
+            if isinstance(value, Checkpoint):
+                value._remember(path, (*names, name.lstrip("_")))
+
+    def _fill(self, name, value):
+        """Puts back what the checkpoint has for an object that was not there when it was restored."""
+        path, names = self._restored
+        first, *inner = *names, name.lstrip("_")
+        part = _trackable(value)
+        for outer in reversed(inner):
+            part = (lambda name, part: lambda: [(name, part)])(outer, part)
+        _lockstep.Checkpoint([(first, part)]).restore(path).expect_partial()
+        if isinstance(value, Checkpoint):
+            value._remember(path, (*names, name.lstrip("_")))
 
     def wait(self):
         """Until the last save is on the disk. Lockstep's own."""

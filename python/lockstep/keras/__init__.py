@@ -18,8 +18,6 @@ from .regularizers import Regularizer  # noqa: F401
 __version__ = "3.15.0+lockstep"
 
 
-
-
 class DTypePolicy:
     """Which dtypes layers compute in and keep their weights in."""
 
@@ -101,3 +99,8 @@ def version():
 
 def __getattr__(name):
     raise _names.missing("keras", name, globals())
+
+
+for _module in (activations, backend, callbacks, constraints, datasets, initializers, layers, losses, metrics, models, ops, optimizers, random,
+                regularizers, saving, tree, utils):
+    _names.explain(_module)

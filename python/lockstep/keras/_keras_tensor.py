@@ -94,8 +94,8 @@ def _of_tensor(tensor, shape, batch_size, dtype):
     return tensor
 
 
-def Input(shape=None, batch_size=None, name=None, dtype=None, sparse=None, tensor=None, ragged=None, type_spec=None,
-          batch_shape=None, optional=False):
+def Input(shape=None, batch_size=None, dtype=None, sparse=None, ragged=None, batch_shape=None, name=None, tensor=None, optional=False,
+          type_spec=None):
     """A model's input; shape leaves the batch out, None is any size."""
     if sparse or ragged:
         raise ValueError("Input: there are no sparse and no ragged tensors")

@@ -11,13 +11,15 @@ def _is_array(value):
 
 
 def arrays(value, loan):
-    """Arrays as the engine takes them, which reads them as long as they are lent: a list of tensors, or a dictionary."""
+    """Arrays as the engine takes them, which reads them as long as they are lent: a list of tensors, or a dictionary. None in a list is the
+    label of an output that has none."""
     if value is None:
         return []
     if isinstance(value, dict):
-        return {str(name): loan.tensor(_of_pandas(part)) for name, part in value.items()}
-    if isinstance(value, (list, tuple)) and value and all(_is_array(part) for part in value) and getattr(value[0], "ndim", 0):
-        return [loan.tensor(_of_pandas(part)) for part in value]
+        return {str(name): loan.tensor(_of_pandas(part)) for name, part in value.items() if part is not None}
+    given = [part for part in value if part is not None] if isinstance(value, (list, tuple)) else []
+    if given and all(_is_array(part) for part in given) and getattr(given[0], "ndim", 0):
+        return [None if part is None else loan.tensor(_of_pandas(part)) for part in value]
     return [loan.tensor(_of_pandas(value))]
 
 

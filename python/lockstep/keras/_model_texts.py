@@ -1,10 +1,12 @@
 """What models do where their data has texts, of which numbers are made before the engine sees it."""
 
+import warnings
+
 import numpy as np
 
 from .. import nest
 from .._lockstep import KerasTensor
-from .._texts import Texts
+from .._texts import TextDataset, Texts, is_text
 from ..tensor import convert_to_tensor, is_tensor
 from ._keras_tensor import mark_of
 from ._text_stage import CallStage, TextsToCome, first_of, holds_texts, numbers_of, stage_of
@@ -53,7 +55,23 @@ class TakesTexts:
             first, x = first_of(x)
             return self._stage_of_call(first).of(x) if holds_texts(first) else x
         stage = self._stage
-        return x if stage is None or x is None else stage.of(x)
+        return self._without_other_texts(x) if stage is None or x is None else stage.of(x)
+
+    def _without_other_texts(self, x):
+        """The data of a model of numbers: a table may have columns of texts, too, that are no input."""
+        of_rows = isinstance(x, TextDataset)
+        columns = first_of(x)[0] if of_rows else x
+        if self._is_written or not isinstance(columns, dict) or not set(self.input_names) <= set(columns):
+            return x
+        others = [name for name in columns if name not in self.input_names and is_text(columns[name])]
+        if not others:
+            return x
+        warnings.warn(f'the data has columns of texts, {", ".join(map(repr, others))}, which are no inputs of model "{self.name}": they are not used',
+                      stacklevel=5)  # the line that calls fit or one of its kin
+
+        def kept(row):
+            return {name: column for name, column in row.items() if name not in others}
+        return x.map(lambda row, *rest: (kept(row), *rest) if rest else kept(row)) if of_rows else kept(x)
 
     def _staged(self, x, y=None, sample_weight=None):
         """The same of all that fit, evaluate, predict and their kin are given. It is done once, before anything else looks at the data: numbers

@@ -92,6 +92,10 @@ def _sources(tensor):
 
 _NETWORKS = (
     _Network("ResNet50", "resnet50", ("resnet50", "resnet"), "caffe", "resnet/resnet50_weights_tf_dim_ordering_tf_kernels", stem="imagenet"),
+    *(_Network(f"ResNet{depth}", f"resnet{depth}", ("resnet",), "caffe", f"resnet/resnet{depth}_weights_tf_dim_ordering_tf_kernels",
+               stem="imagenet") for depth in (101, 152)),
+    *(_Network(f"ResNet{depth}V2", f"resnet{depth}_v2", ("resnet_v2",), "tf", f"resnet/resnet{depth}v2_weights_tf_dim_ordering_tf_kernels",
+               called=f"resnet{depth}v2") for depth in (50, 101, 152)),
     _Network("VGG16", "vgg16", ("vgg16",), "caffe", "vgg16/vgg16_weights_tf_dim_ordering_tf_kernels"),
     _Network("VGG19", "vgg19", ("vgg19",), "caffe", "vgg19/vgg19_weights_tf_dim_ordering_tf_kernels"),
     _Network("DenseNet121", "densenet121", ("densenet",), "torch", "densenet/densenet121_weights_tf_dim_ordering_tf_kernels"),

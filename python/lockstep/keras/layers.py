@@ -110,9 +110,8 @@ class InputLayer(Layer):
                  optional=False, name=None, input_shape=None, batch_input_shape=None, **kwargs):
         if input_shape is not None:
             warnings.warn("Argument `input_shape` is deprecated. Use `shape` instead.", stacklevel=2)
-        self.__dict__["_tensor"] = Input(shape if shape is not None else input_shape, batch_size, name, dtype, sparse=sparse,
-                                         tensor=input_tensor, ragged=ragged,
-                                         batch_shape=batch_shape if batch_shape is not None else batch_input_shape)
+        self.__dict__["_tensor"] = Input(shape if shape is not None else input_shape, batch_size, dtype, sparse, ragged, name=name,
+                                         tensor=input_tensor, batch_shape=batch_shape if batch_shape is not None else batch_input_shape)
         self._take(_lockstep.Layer.of_input(self._tensor))
 
     sparse = ragged = False
@@ -203,7 +202,17 @@ def _merging(name):
 
 
 add, subtract, multiply, average = _merging("Add"), _merging("Subtract"), _merging("Multiply"), _merging("Average")
-maximum, minimum, concatenate, dot = _merging("Maximum"), _merging("Minimum"), _merging("Concatenate"), _merging("Dot")
+maximum, minimum = _merging("Maximum"), _merging("Minimum")
+
+
+def concatenate(inputs, axis=-1, **kwargs):
+    """Concatenate(axis)(inputs)."""
+    return globals()["Concatenate"](axis=axis, **kwargs)(inputs)
+
+
+def dot(inputs, axes=-1, **kwargs):
+    """Dot(axes)(inputs)."""
+    return globals()["Dot"](axes=axes, **kwargs)(inputs)
 
 
 # Layers that are made of keras.ops, which know the layers above.

@@ -117,7 +117,8 @@ for _name, _class in {
         "cosine_similarity": "CosineSimilarity", "binary_crossentropy": "BinaryCrossentropy",
         "binary_focal_crossentropy": "BinaryFocalCrossentropy", "categorical_crossentropy": "CategoricalCrossentropy",
         "categorical_focal_crossentropy": "CategoricalFocalCrossentropy",
-        "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy"}.items():
+        "sparse_categorical_crossentropy": "SparseCategoricalCrossentropy", "dice": "Dice", "tversky": "Tversky", "circle": "Circle", "ctc": "CTC",
+        "categorical_generalized_cross_entropy": "CategoricalGeneralizedCrossEntropy"}.items():
     if _class not in _functions:  # its other names mean the same function
         _functions[_class] = _function(_name, _class)
     globals()[_name] = _functions[_class]

@@ -349,8 +349,8 @@ class Model(TakesTexts, Layer):
             x, y, sample_weight = self._taken(x), by_order(y), by_order(sample_weight)
         x, y, sample_weight = (arrays(part, loan) for part in (x, y, sample_weight))
         inputs, outputs = self._engine.input_names(), self.output_names
-        return tuple([value[name] for name in names if name in value] if isinstance(value, dict) else value
-                     for value, names in ((x, inputs), (y, outputs), (sample_weight, outputs)))
+        x = [x[name] for name in inputs if name in x] if isinstance(x, dict) else x
+        return (x, *([part.get(name) for name in outputs] if isinstance(part, dict) else part for part in (y, sample_weight)))
 
     # --- steps that are written in Python ---
 

@@ -403,11 +403,14 @@ def names_to_read_by(names, older):
 
 def load_model(filepath, custom_objects=None, compile=True, safe_mode=True):
     """A model that save() wrote, here, in Keras 3 or, as .h5, in Keras 2: compiled, where it was, it goes on training where it stood."""
-    from . import _text_files
+    from . import _feature_space, _text_files
     from .layers import wrapped
     path = os.fspath(filepath)
     if not os.path.exists(path):
         raise ValueError(f"load_model: there is no file {path!r}. A .keras file, the folder that one unpacks to, or an .h5 file is read")
+    with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode):
+        if (space := _feature_space.in_file(path)) is not None:
+            return space
     with custom_object_scope(custom_objects), _lambdas.safe_mode(safe_mode), _kept_by() as kept, _text_files.readable(path) as (readable, texts):
         model = wrapped(_by_any_names(lambda: _lockstep.Model.load(readable, bool(compile))))
         model.__dict__["_made_with"] = kept

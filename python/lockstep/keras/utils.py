@@ -14,6 +14,7 @@ from ._downloads import get_file  # noqa: F401
 from .backend import (clear_session, disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled,  # noqa: F401
                       is_keras_tensor, standardize_dtype)
 from .datasets import _arrays  # noqa: F401
+from ._feature_space import FeatureSpace  # noqa: F401
 from .saving import (CustomObjectScope, custom_object_scope, deserialize_keras_object, get_custom_objects,  # noqa: F401
                      get_registered_name, get_registered_object, register_keras_serializable, serialize_keras_object)
 

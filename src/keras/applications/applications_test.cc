@@ -125,6 +125,7 @@ TEST_F(Applications, Resnet50Narrow) {
 TEST_F(Applications, NetworksOfImagesHaveKerasSizes) {
   EXPECT_EQ(vgg16({.include_top = false}).count_params(), 14714688);
   EXPECT_EQ(vgg19({.include_top = false}).count_params(), 20024384);
+  EXPECT_EQ(resnet50_v2({.input_shape = {32, 32, 3}}).count_params(), 25613800);
   EXPECT_EQ(densenet121({.input_shape = {32, 32, 3}}).count_params(), 8062504);
   EXPECT_EQ(mobilenet_v2({.input_shape = {32, 32, 3}}).count_params(), 3538984);
   EXPECT_EQ(efficientnet_b0({.input_shape = {32, 32, 3}}).count_params(), 5330571);

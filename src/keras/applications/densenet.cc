@@ -14,17 +14,12 @@ KerasTensor convolution(const KerasTensor& x, int64_t filters, int64_t size, int
       {.strides = stride, .padding = stride == 1 ? "same" : "valid", .use_bias = false, .name = name})(x);
 }
 
-KerasTensor normalised(const KerasTensor& x, const std::string& normalisation, const std::string& relu) {
-  const KerasTensor y = layers::BatchNormalization({.epsilon = 1.001e-5, .name = normalisation})(x);
-  return layers::Activation("relu", {.name = relu})(y);
-}
-
 KerasTensor stage(KerasTensor x, int64_t blocks, const std::string& name) {
   for (int64_t i = 1; i <= blocks; ++i) {
     const std::string block = name + "_block" + std::to_string(i);
-    KerasTensor y = normalised(x, block + "_0_bn", block + "_0_relu");
+    KerasTensor y = normalised_relu(x, block + "_0_bn", block + "_0_relu");
     y = convolution(y, 4 * kGrowth, 1, 1, block + "_1_conv");
-    y = normalised(y, block + "_1_bn", block + "_1_relu");
+    y = normalised_relu(y, block + "_1_bn", block + "_1_relu");
     y = convolution(y, kGrowth, 3, 1, block + "_2_conv");
     x = layers::Concatenate({.name = block + "_concat"})(KerasTensorList{x, y});
   }
@@ -34,7 +29,7 @@ KerasTensor stage(KerasTensor x, int64_t blocks, const std::string& name) {
 // Half as many feature maps, of half the size.
 KerasTensor transition(KerasTensor x, const std::string& name) {
   const int64_t filters = x.shape()[3] / 2;
-  x = normalised(x, name + "_bn", name + "_relu");
+  x = normalised_relu(x, name + "_bn", name + "_relu");
   x = convolution(x, filters, 1, 1, name + "_conv");
   return layers::AveragePooling2D({.strides = 2, .name = name + "_pool"})(x);
 }
@@ -47,13 +42,13 @@ Model densenet121(const ImageOptions& given, std::source_location where) {
   const KerasTensor input = Input(options.input_shape);
   KerasTensor x = layers::ZeroPadding2D(3)(input);
   x = convolution(x, 64, 7, 2, "conv1_conv");
-  x = normalised(x, "conv1_bn", "conv1_relu");
+  x = normalised_relu(x, "conv1_bn", "conv1_relu");
   x = layers::ZeroPadding2D(1)(x);
   x = layers::MaxPooling2D({.pool_size = 3, .strides = 2, .name = "pool1"})(x);
   x = transition(stage(x, 6, "conv2"), "pool2");
   x = transition(stage(x, 12, "conv3"), "pool3");
   x = transition(stage(x, 24, "conv4"), "pool4");
-  x = normalised(stage(x, 16, "conv5"), "bn", "relu");
+  x = normalised_relu(stage(x, 16, "conv5"), "bn", "relu");
   return {input, ending(x, options), {.name = options.name}};
 }
 

@@ -45,6 +45,11 @@ KerasTensor ending(const KerasTensor& x, bool include_top, const std::string& po
   return classified(layers::GlobalAveragePooling2D({.name = names.top})(x), classes, classifier_activation);
 }
 
+KerasTensor normalised_relu(const KerasTensor& x, const std::string& normalisation, const std::string& relu) {
+  const KerasTensor y = layers::BatchNormalization({.epsilon = 1.001e-5, .name = normalisation})(x);
+  return layers::Activation("relu", {.name = relu})(y);
+}
+
 KerasTensor padded_for_stride(const KerasTensor& x, int64_t kernel_size, const std::string& name) {
   const int64_t far = kernel_size / 2;
   const bool open = x.shape()[1] < 0;

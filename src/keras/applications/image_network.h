@@ -32,6 +32,9 @@ KerasTensor pooled(const KerasTensor& x, const std::string& pooling, const PoolN
 KerasTensor classified(const KerasTensor& x, int64_t classes, const Activation& classifier_activation);
 void require_pooling(const char* network, const std::string& pooling);
 
+// A batch normalisation and a ReLU, of these names.
+KerasTensor normalised_relu(const KerasTensor& x, const std::string& normalisation, const std::string& relu);
+
 // Zeros around images so that a strided convolution of this size, without padding of its own, sees what the
 // published networks' see: one more behind than before where a side is even.
 KerasTensor padded_for_stride(const KerasTensor& x, int64_t kernel_size, const std::string& name);

@@ -10,7 +10,7 @@
 namespace lockstep::keras::applications {
 namespace {
 
-// What the two kinds of network differ in.
+// What the networks differ in.
 struct Architecture {
   const char* name;
   int64_t blocks[4];
@@ -20,6 +20,8 @@ struct Architecture {
 };
 constexpr Architecture kResnet18{"resnet18", {2, 2, 2, 2}, 1, false, 1e-5};
 constexpr Architecture kResnet50{"resnet50", {3, 4, 6, 3}, 4, true, 1.001e-5};
+constexpr Architecture kResnet101{"resnet101", {3, 4, 23, 3}, 4, true, 1.001e-5};
+constexpr Architecture kResnet152{"resnet152", {3, 8, 36, 3}, 4, true, 1.001e-5};
 
 class Builder {
  public:
@@ -129,6 +131,14 @@ Model resnet18(const ResnetOptions& options, std::source_location where) {
 Model resnet50(const ResnetOptions& options, std::source_location where) {
   const CallSite site(where);
   return Builder(kResnet50, options).build();
+}
+Model resnet101(const ResnetOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return Builder(kResnet101, options).build();
+}
+Model resnet152(const ResnetOptions& options, std::source_location where) {
+  const CallSite site(where);
+  return Builder(kResnet152, options).build();
 }
 
 }  // namespace lockstep::keras::applications

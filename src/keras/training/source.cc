@@ -4,23 +4,32 @@
 
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/log.h"
 
 namespace lockstep::keras {
 
 std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const std::vector<std::string>& names,
                                 const char* what, std::source_location where) {
-  for (const std::string& name : names) {
-    if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
-    std::string known;
-    for (const std::string& other : wanted) known += (known.empty() ? "\"" : ", \"") + other + "\"";
-    const std::string near = nearest_spelling(name, wanted);
-    fail(ErrorCode::invalid_argument, where, "the data names ", what, " \"", name, "\", the model has ",
-         known, near.empty() ? "" : "; did you mean \"" + near + "\"?");
-  }
   std::vector<size_t> positions;
   for (const std::string& name : wanted) {
     const auto found = std::find(names.begin(), names.end(), name);
     positions.push_back(found == names.end() ? kMissing : static_cast<size_t>(found - names.begin()));
+  }
+  // A table may have columns that are no input of the model. Where an input is missing, too, it was misspelled.
+  const bool extra_columns = std::string_view(what) == "input" &&
+                             std::find(positions.begin(), positions.end(), kMissing) == positions.end();
+  for (const std::string& name : names) {
+    if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
+    std::string known;
+    for (const std::string& other : wanted) known += (known.empty() ? "\"" : ", \"") + other + "\"";
+    if (extra_columns) {
+      log_once(LogLevel::warning, "the data has a column \"", name, "\", which is no input of the model (",
+               known, "): it is not used");
+      continue;
+    }
+    const std::string near = nearest_spelling(name, wanted);
+    fail(ErrorCode::invalid_argument, where, "the data names ", what, " \"", name, "\", the model has ",
+         known, near.empty() ? "" : "; did you mean \"" + near + "\"?");
   }
   return positions;
 }

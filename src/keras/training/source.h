@@ -81,7 +81,7 @@ class Data::Source {
 };
 
 // For each of `wanted` its position in `names`, or kMissing. Throws Error(invalid_argument) for a name that
-// is not wanted; `what` it names.
+// is not wanted; `what` it names. Inputs that all are there may have others beside them: they are warned of.
 std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const std::vector<std::string>& names,
                                 const char* what, std::source_location where);
 inline constexpr size_t kMissing = SIZE_MAX;

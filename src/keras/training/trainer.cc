@@ -84,10 +84,14 @@ TensorList Trainer::run_body(StepKind kind, const Batch& batch) {
     GradientTape tape;
     forward();
     const std::vector<Variable> variables = model_.trainable_weights();
-    require(!variables.empty(), ErrorCode::failed_precondition, here, "model \"", model_.name(),
-            "\" has no trainable weights");
-    const TensorList gradients = tape.gradient(options_.optimizer.scale_loss(loss), variables);
-    options_.optimizer.apply_gradients(gradients, variables);
+    if (variables.empty()) {
+      log_once(LogLevel::warning, "fit: model \"", model_.name(),
+               "\" has no trainable weights: losses and metrics are computed, and nothing is trained; was "
+               "trainable = false meant for all of it?");
+    } else {
+      const TensorList gradients = tape.gradient(options_.optimizer.scale_loss(loss), variables);
+      options_.optimizer.apply_gradients(gradients, variables);
+    }
   } else {
     forward();
   }

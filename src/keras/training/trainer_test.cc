@@ -498,6 +498,11 @@ TEST(Fit, TakesSeveralInputsAndOutputsByListAndByName) {
   EXPECT_THAT(names, ElementsAre("left_loss", "loss", "right_loss", "right_mse"));
   EXPECT_EQ(weights_of(by_list), weights_of(by_name));
   EXPECT_EQ(one["loss"], two["loss"]);
+  // A column that is no input is left alone, in arrays and in datasets.
+  const Data::Named wide = {{"b", b}, {"other", filled({8, 1}, 5)}, {"a", a}};
+  EXPECT_EQ(by_name.evaluate(Data(wide, {{"right", right}, {"left", left}}), {.verbose = 0})["loss"],
+            by_name.evaluate(Data({{"b", b}, {"a", a}}, {{"right", right}, {"left", left}}),
+                             {.verbose = 0})["loss"]);
   EXPECT_NEAR(one["loss"][1], one["left_loss"][1] + 0.5 * one["right_loss"][1], 1e-5);
 
   const TensorList predicted = by_list.predict_all(Data(TensorList{a, b}), {.batch_size = 3, .verbose = 0});
@@ -649,10 +654,19 @@ TEST(Fit, RefusesWhatCannotBeTrained) {
                 fresh.fit(rows(4), column(4), {.verbose = 0});
               }),
               HasSubstr("2 losses for a model of 1 outputs"));
-  fresh.set_trainable(false);
-  fresh.compile({.optimizer = "sgd", .loss = "mse"});
-  EXPECT_THAT(refusal([&] { fresh.fit(rows(4), column(4), {.verbose = 0}); }),
-              HasSubstr("has no trainable weights"));
+}
+
+TEST(Fit, WithoutTrainableWeightsLossesAreComputedAlone) {
+  for (const bool frozen : {true, false}) {
+    const Layer layer = frozen ? layers::Dense(1, {.input_shape = {2}}) : layers::Rescaling(0.5);
+    const Sequential model({layer});
+    const Tensor labels = frozen ? column(4) : rows(4);
+    model.set_trainable(!frozen);
+    model.compile({.optimizer = "adam", .loss = "mse", .metrics = {"mae"}});
+    const History history = model.fit(rows(4), labels, {.epochs = 2, .verbose = 0});
+    EXPECT_EQ(history["loss"][0], history["loss"][1]) << frozen;
+    EXPECT_EQ(history["loss"][1], model.evaluate(rows(4), labels, {.verbose = 0})["loss"]) << frozen;
+  }
 }
 
 }  // namespace

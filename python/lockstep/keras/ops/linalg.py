@@ -373,9 +373,11 @@ def _symmetric(x):
 
 @_op
 def eigh(x):
-    """The eigenvalues of symmetric matrices, smallest first, and their vectors in columns."""
+    """The eigenvalues of symmetric matrices, smallest first, and their vectors in columns. Of a matrix the lower triangle is read, as NumPy and
+    TensorFlow do."""
     given = _square(x, "eigh")
-    values, vectors = _symmetric(_wide(given))
+    lower = _ops.band_part(_wide(given), -1, 0)
+    values, vectors = _symmetric(lower + _transposed(lower - _ops.band_part(lower, 0, 0)))
     return _ops.cast(values, given.dtype), _ops.cast(vectors, given.dtype)
 
 
