@@ -211,6 +211,11 @@ class Images(unittest.TestCase):
         self.expect(i.rgb_to_hsv(self.floats), (5, 7, 3), 67.78)
         self.expect(i.hsv_to_rgb(i.rgb_to_hsv(self.floats)), (5, 7, 3), 57.53)
         self.assertIs(i.adjust_hue(self.bytes, 0.1).dtype, tf.uint8)
+        for given, dtype, made in ((tf.constant([0, 1, 255], tf.uint8), tf.int32, [0, 1 << 23, 255 << 23]),
+                                   (tf.constant([0, 1 << 23, (1 << 31) - 1]), tf.uint8, [0, 1, 255]),
+                                   (tf.constant([0, (1 << 31) - 1]), tf.float32, [0.0, 1.0]), (tf.constant([0.0, 0.5]), tf.int32, [0, 1 << 30]),
+                                   (tf.constant([-1.0, 0.5, 2.0]), tf.uint8, [0, 127, 255]), (tf.constant([-1.0, 2.0]), tf.float64, [-1.0, 2.0])):
+            self.assertEqual(i.convert_image_dtype(given, dtype, saturate=True).numpy().tolist(), made)
 
     def test_sizes_and_places(self):
         i = tf.image
@@ -230,6 +235,13 @@ class Images(unittest.TestCase):
         parts = [[0.0, 0.0, 1.0, 1.0], [0.2, 0.3, 0.7, 1.2], [0.9, 0.1, 0.1, 0.6]]
         self.expect(i.crop_and_resize(self.floats[tf.newaxis], parts, [0, 0, 0], [3, 4]), (3, 3, 4, 3), 52.71)
         self.expect(i.crop_and_resize(self.floats[tf.newaxis], parts[1:2], [0], [3, 4], method="nearest", extrapolation_value=2.0), (1, 3, 4, 3), 33.77)
+        # What is half way between two pixels is the later one's.
+        self.assertEqual(i.crop_and_resize(tf.reshape(tf.range(6.0), [1, 1, 6, 1]), [[0.0, 0.0, 0.0, 1.0], [0.0, 0.1, 0.0, 0.9]], [0, 0], [1, 1],
+                                           method="nearest").numpy().ravel().tolist(), [3.0, 3.0])
+        # Margins of 0.71 pixels begin at 0, and the wider one is behind.
+        self.assertEqual(i.resize_with_pad(tf.ones([7, 6, 1]), 10, 10).numpy()[0, :, 0].tolist(), [1.0] * 8 + [0.0] * 2)
+        self.assertEqual(i.extract_patches(tf.reshape(tf.range(12.0), [1, 3, 4, 1]), [1, 1, 2, 1], [1, 1, 1, 1], [1, 1, 2, 1], "VALID").numpy()[0, 0].tolist(),
+                         [[0.0, 2.0], [1.0, 3.0]])
         self.expect(i.extract_patches(self.batch, [1, 3, 3, 1], [1, 5, 5, 1], [1, 1, 1, 1], "VALID"), (2, 2, 3, 27), 167.88)
 
     def test_measures(self):
