@@ -30,6 +30,15 @@ class Ops(unittest.TestCase):
         self.assertEqual(ops.cumsum(small).dtype, tf.uint8)
         self.assertEqual(ops.max(np.zeros((1, 0), np.float32), axis=1, initial=3.0).numpy().tolist(), [3.0])
 
+    def test_lengths_whose_squares_are_out_of_range(self):
+        self.assertEqual(ops.hypot(np.array([3e30, -3e-30, np.inf, 0.0], np.float32), np.array([4e30, 4e-30, np.inf, 0.0], np.float32)).numpy().tolist(),
+                         np.array([5e30, 5e-30, np.inf, 0.0], np.float32).tolist())
+        x = tf.constant([0.0, 3.0, -2.0])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            length = ops.hypot(x, tf.constant([0.0, -4.0, 2.0]))
+        np.testing.assert_allclose(tape.gradient(length, x).numpy(), [0.0, 0.6, -0.5 ** 0.5], rtol=1e-6)
+
     def test_values_of_variables_are_attributes_and_calls(self):
         variable = tf.Variable([1.0, 2.0])
         self.assertIsInstance(variable.value, tf.Tensor)

@@ -88,11 +88,21 @@ fabs = _op(lambda x: _tf.abs(_float(x)))
 exp2 = _op(lambda x: _tf.pow(_tensor(2.0, _float(x).dtype), _float(x)))
 cbrt = _op(lambda x: _tf.sign(_float(x)) * _tf.pow(_tf.abs(_float(x)), 1.0 / 3.0))
 deg2rad, rad2deg = _op(lambda x: _float(x) * (_math.pi / 180.0)), _op(lambda x: _float(x) * (180.0 / _math.pi))
-hypot = _op(lambda x1, x2: _tf.sqrt(_ops.add(*(_tf.square(x) for x in _joined_float(x1, x2)))))
 signbit = _op(lambda x: _tf.less(_tensor(x), 0) if not _tensor(x).dtype.is_floating else
               _tf.logical_or(_tf.less(x, 0.0), _tf.less(_tf.reciprocal(_tf.where(_tf.equal(x, 0.0), x, _tf.ones_like(_tensor(x)))), 0.0)))
 fmod = _op(lambda x1, x2: _truncated_rest(*_joined(x1, x2)))
 ldexp = _op(lambda x1, x2: _float(x1) * exp2(_tensor(x2, _float(x1).dtype)))
+
+
+@_op
+def hypot(x1, x2):
+    """The square root of the sum of two squares, which may themselves leave the dtype's range."""
+    x1, x2 = (_tf.abs(x) for x in _joined_float(x1, x2))
+    # One condition for both: of equal ones each is one of the two, for gradients too.
+    swap = _tf.less(x1, x2)
+    large, small = _tf.where(swap, x2, x1), _tf.where(swap, x1, x2)
+    length = large * _tf.sqrt(1.0 + _tf.square(_tf.divide_no_nan(small, large)))
+    return _tf.where(_tf.logical_or(_tf.equal(x1, _math.inf), _tf.equal(x2, _math.inf)), _tensor(_math.inf, length.dtype), length)
 
 
 @_op
