@@ -39,6 +39,12 @@ class Ops(unittest.TestCase):
             length = ops.hypot(x, tf.constant([0.0, -4.0, 2.0]))
         np.testing.assert_allclose(tape.gradient(length, x).numpy(), [0.0, 0.6, -0.5 ** 0.5], rtol=1e-6)
 
+    def test_integers_above_0_stay_integers(self):
+        for relu in (ops.relu, keras.activations.relu, tf.nn.relu):
+            made = relu(tf.constant([3, -2]))
+            self.assertEqual((made.dtype, made.numpy().tolist()), (tf.int32, [3, 0]))
+        self.assertEqual(ops.relu(keras.KerasTensor((2,), "int32")).dtype, tf.int32)
+
     def test_values_of_variables_are_attributes_and_calls(self):
         variable = tf.Variable([1.0, 2.0])
         self.assertIsInstance(variable.value, tf.Tensor)
