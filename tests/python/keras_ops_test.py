@@ -45,6 +45,12 @@ class Ops(unittest.TestCase):
             self.assertEqual((made.dtype, made.numpy().tolist()), (tf.int32, [3, 0]))
         self.assertEqual(ops.relu(keras.KerasTensor((2,), "int32")).dtype, tf.int32)
 
+    def test_odd_margins_are_those_of_the_layer(self):
+        image = np.random.default_rng(0).standard_normal((1, 3, 4, 1)).astype(np.float32)
+        for size in ((6, 6), (5, 9)):
+            layer = keras.layers.Resizing(*size, pad_to_aspect_ratio=True, fill_value=2.0)
+            np.testing.assert_allclose(ops.image.resize(image, size, pad_to_aspect_ratio=True, fill_value=2.0).numpy(), layer(image).numpy(), rtol=1e-5)
+
     def test_values_of_variables_are_attributes_and_calls(self):
         variable = tf.Variable([1.0, 2.0])
         self.assertIsInstance(variable.value, tf.Tensor)
