@@ -280,6 +280,18 @@ class TextFunctions(unittest.TestCase):
         with self.assertRaises(TypeError):
             strings.lower(3)
 
+    def test_bytes_and_characters(self):
+        strings = tf.strings
+        self.assertEqual((strings.lower("ÉB"), strings.lower("ÉB", encoding="utf-8")), ("Éb", "éb"))
+        self.assertEqual((strings.upper("éß"), strings.upper("éß", encoding="utf-8")), ("éß", "ÉSS"))
+        self.assertEqual((strings.strip("\u00a0 a\t"), strings.split(" a\u00a0b  c ")), ("\u00a0 a", ["a\u00a0b", "c"]))
+        self.assertEqual((strings.substr("aéz", 1, 2), strings.substr("aéz", 1, 2, unit="UTF8_CHAR")), ("é", "éz"))
+        self.assertEqual(strings.substr(np.array([b"a\xc3\xa9"]), 0, 2).tolist(), [b"a\xc3"])
+        self.assertEqual(strings.regex_replace("né 1", r"\w", "."), ".é .")
+        self.assertFalse(strings.regex_full_match("né", r"\w+").numpy())
+        with self.assertRaisesRegex(ValueError, "encoding is"):
+            strings.lower("a", encoding="latin-1")
+
     def test_functions_that_take_texts_apart(self):
         layer = keras.layers.TextVectorization(standardize=lambda texts: tf.strings.regex_replace(texts, "-", " "), vocabulary=["foo", "bar"])
         self.assertEqual(layer(["foo-bar"]).numpy().tolist(), [[2, 3]])
