@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -513,6 +514,21 @@ class DatasetsOfTexts(unittest.TestCase):
             with contextlib.redirect_stdout(shown):
                 make(folder, validation_split=0.5, subset="training", seed=2)
             self.assertEqual(shown.getvalue(), "Found 6 files belonging to 2 classes.\nUsing 3 files for training.\n")
+
+
+class ImageFiles(unittest.TestCase):
+    def test_sizes_that_keep_proportions(self):
+        image = mock.Mock()
+        image.size = (40, 20)  # width and height, as Pillow has them
+        pillow = mock.Mock()
+        pillow.open.return_value.convert.return_value = image
+        with mock.patch("lockstep.keras._data_utils._pillow", return_value=pillow):
+            keras.utils.load_img("a.png", target_size=(10, 10), keep_aspect_ratio=True)
+            self.assertEqual(image.resize.call_args.args[0::2], ((10, 10), (10, 0, 30, 20)))
+            keras.utils.load_img("a.png", target_size=(5, 20), keep_aspect_ratio=True)
+            self.assertEqual(image.resize.call_args.args[0::2], ((20, 5), (0, 5, 40, 15)))
+            keras.utils.load_img("a.png", target_size=(5, 20))
+            self.assertEqual(image.resize.call_args.args[0::2], ((20, 5), (0, 0, 40, 20)))
 
 
 class OlderNames(unittest.TestCase):

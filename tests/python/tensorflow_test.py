@@ -435,6 +435,9 @@ class Records(unittest.TestCase):
 
     def test_bytes_of_numbers(self):
         self.assertEqual(tf.io.decode_raw(np.array([1, 2], np.int32).tobytes(), tf.int32).numpy().tolist(), [1, 2])
+        self.assertEqual(tf.io.decode_raw(tf.constant([b"\x01\x02\x03", b"\x04"]), tf.uint8, fixed_length=2).numpy().tolist(), [[1, 2], [4, 0]])
+        with self.assertRaisesRegex(ValueError, "multiple of the 4 bytes"):
+            tf.io.decode_raw(tf.constant([b"\x01\x02"]), tf.int32, fixed_length=6)
         self.assertEqual(tf.io.decode_raw(tf.constant([b"\x00\x01", b"\x00\x02"]), tf.uint8).numpy().tolist(), [[0, 1], [0, 2]])
         image = tf.constant(np.arange(12, dtype=np.uint8).reshape(2, 2, 3))
         tf.io.write_file(self.path, tf.constant(tf.io.encode_png(image)))
