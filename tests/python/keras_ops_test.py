@@ -39,6 +39,14 @@ class Ops(unittest.TestCase):
             length = ops.hypot(x, tf.constant([0.0, -4.0, 2.0]))
         np.testing.assert_allclose(tape.gradient(length, x).numpy(), [0.0, 0.6, -0.5 ** 0.5], rtol=1e-6)
 
+    def test_rests_and_steps_at_the_ends(self):
+        a = np.array([1.0, -2.0, 0.0, 3e7, -7.5, np.inf, 1.0], np.float32)
+        b = np.array([np.inf, -np.inf, np.inf, 1e-3, 2.0, 2.0, 0.0], np.float32)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(ops.fmod(a, b).numpy(), np.fmod(a, b))
+        x = np.array([np.nan, -1.0, 0.0, 2.0], np.float32)
+        np.testing.assert_array_equal(ops.heaviside(x, np.array([[5.0], [np.nan]], np.float32)).numpy(), np.heaviside(x, [[5.0], [np.nan]]))
+
     def test_integers_above_0_stay_integers(self):
         for relu in (ops.relu, keras.activations.relu, tf.nn.relu):
             made = relu(tf.constant([3, -2]))

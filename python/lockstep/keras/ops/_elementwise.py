@@ -157,8 +157,6 @@ def i0(x):
 
 
 def _truncated_rest(a, b):
-    if a.dtype.is_floating:
-        return a - b * _tf.trunc(a / b)
     rest = _tf.floormod(_tf.abs(a), _tf.abs(b))
     return _tf.where(_tf.less(a, 0), -rest, rest)
 
@@ -174,9 +172,10 @@ def sinc(x):
 
 @_op
 def heaviside(x1, x2):
-    """0 below 0, x2 at it, 1 above."""
+    """0 below 0, x2 at it, 1 above; NaN stays."""
     x1, x2 = _joined_float(x1, x2)
-    return _tf.where(_tf.equal(x1, 0.0), x2 + _tf.zeros_like(x1), _tf.cast(_tf.greater(x1, 0.0), x1.dtype) + _tf.zeros_like(x2))
+    step = _tf.where(_tf.is_nan(x1), x1, _tf.cast(_tf.greater(x1, 0.0), x1.dtype))
+    return _tf.where(_tf.equal(x1, 0.0), x2, step)
 
 
 @_op
