@@ -39,6 +39,21 @@ class Ops(unittest.TestCase):
             length = ops.hypot(x, tf.constant([0.0, -4.0, 2.0]))
         np.testing.assert_allclose(tape.gradient(length, x).numpy(), [0.0, 0.6, -0.5 ** 0.5], rtol=1e-6)
 
+    def test_two_numbers_in_models_are_those_of_calls(self):
+        a = np.array([[3e30, -3e-30, np.inf, 0.0, -np.inf, np.nan, 1.0, 2.0]], np.float32)
+        b = np.array([[4e30, 4e-30, np.inf, 0.0, -np.inf, 1.0, 1.0, -1e9]], np.float32)
+        inputs = [keras.Input((8,)), keras.Input((8,))]
+        for function, wanted in ((ops.hypot, np.hypot), (ops.logaddexp, np.logaddexp), (ops.heaviside, np.heaviside)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                expected = wanted(a, b)
+            np.testing.assert_allclose(function(a, b).numpy(), expected, rtol=1e-6)
+            np.testing.assert_allclose(keras.Model(inputs, function(*inputs)).predict_on_batch([a, b]), expected, rtol=1e-6)
+        x, y = tf.constant([1.0, 1.0, 3.0]), tf.constant([1.0, 0.0, 3.0])
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            total = ops.logaddexp(x, y)
+        np.testing.assert_allclose(tape.gradient(total, [x, y])[1].numpy(), [0.5, 1 / (1 + np.e), 0.5], rtol=1e-6)
+
     def test_rests_and_steps_at_the_ends(self):
         a = np.array([1.0, -2.0, 0.0, 3e7, -7.5, np.inf, 1.0], np.float32)
         b = np.array([np.inf, -np.inf, np.inf, 1e-3, 2.0, 2.0, 0.0], np.float32)

@@ -94,13 +94,17 @@ fmod = _op(lambda x1, x2: _truncated_rest(*_joined(x1, x2)))
 ldexp = _op(lambda x1, x2: _float(x1) * exp2(_tensor(x2, _float(x1).dtype)))
 
 
+def _larger_first(a, b):
+    """By one condition: of equal numbers each is one of the two, for gradients too."""
+    swap = _tf.less(a, b)
+    return _tf.where(swap, b, a), _tf.where(swap, a, b)
+
+
 @_op
 def hypot(x1, x2):
     """The square root of the sum of two squares, which may themselves leave the dtype's range."""
     x1, x2 = (_tf.abs(x) for x in _joined_float(x1, x2))
-    # One condition for both: of equal ones each is one of the two, for gradients too.
-    swap = _tf.less(x1, x2)
-    large, small = _tf.where(swap, x2, x1), _tf.where(swap, x1, x2)
+    large, small = _larger_first(x1, x2)
     length = large * _tf.sqrt(1.0 + _tf.square(_tf.divide_no_nan(small, large)))
     return _tf.where(_tf.logical_or(_tf.equal(x1, _math.inf), _tf.equal(x2, _math.inf)), _tensor(_math.inf, length.dtype), length)
 
@@ -181,9 +185,8 @@ def heaviside(x1, x2):
 @_op
 def logaddexp(x1, x2):
     """log(exp(x1) + exp(x2)) without overflow."""
-    x1, x2 = _joined_float(x1, x2)
-    larger = _tf.maximum(x1, x2)
-    return _tf.where(_tf.is_inf(larger), larger, larger + _tf.log1p(_tf.exp(-_tf.abs(x1 - x2))))
+    large, small = _larger_first(*_joined_float(x1, x2))
+    return _tf.where(_tf.is_inf(large), large, large + _tf.log1p(_tf.exp(small - large)))
 
 
 logaddexp2 = _op(lambda x1, x2: logaddexp(*(x * _math.log(2.0) for x in _joined_float(x1, x2))) / _math.log(2.0))
