@@ -59,6 +59,11 @@ class Ops(unittest.TestCase):
         b = np.array([np.inf, -np.inf, np.inf, 1e-3, 2.0, 2.0, 0.0], np.float32)
         with np.errstate(invalid="ignore"):
             np.testing.assert_array_equal(ops.fmod(a, b).numpy(), np.fmod(a, b))
+        x = tf.constant([0.0, -5.5, 5.5])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            rest = ops.fmod(x, 2.0)
+        self.assertEqual(tape.gradient(rest, x).numpy().tolist(), [1.0, 1.0, 1.0])
         x = np.array([np.nan, -1.0, 0.0, 2.0], np.float32)
         np.testing.assert_array_equal(ops.heaviside(x, np.array([[5.0], [np.nan]], np.float32)).numpy(), np.heaviside(x, [[5.0], [np.nan]]))
 

@@ -161,8 +161,9 @@ def i0(x):
 
 
 def _truncated_rest(a, b):
-    rest = _tf.floormod(_tf.abs(a), _tf.abs(b))
-    return _tf.where(_tf.less(a, 0), -rest, rest)
+    below = _tf.less(a, 0)
+    rest = _tf.floormod(_tf.where(below, -a, a), _tf.abs(b))  # not abs(a), whose gradient at 0 is 0
+    return _tf.where(below, -rest, rest)
 
 
 @_op
