@@ -3,7 +3,7 @@
 import numpy as np
 
 from . import _lockstep, dtypes, io, random
-from .ops import _sizes, pad
+from .ops import _sizes, pad, saturate_cast
 from .tensor import convert_to_tensor
 
 _ops = _lockstep.ops
@@ -60,15 +60,20 @@ def grayscale_to_rgb(images, name=None):
 
 
 def convert_image_dtype(image, dtype, saturate=False, name=None):
-    """Between [0, 1] of floats and [0, 255] of bytes."""
+    """Between [0, 1] of floats and the range of integers, [0, 255] of bytes; between integers, their ranges."""
     image, dtype = convert_to_tensor(image), dtypes.as_dtype(dtype)
     if image.dtype is dtype:
         return image
-    if image.dtype is dtypes.uint8 and dtype.is_floating:
-        return _ops.cast(image, dtype) / 255.0
-    if dtype is dtypes.uint8 and image.dtype.is_floating:
-        return _ops.cast(_ops.clip_by_value(image * 255.5, 0.0, 255.0), dtype)
-    return _ops.cast(image, dtype)
+    if image.dtype.is_floating and dtype.is_floating:
+        return _ops.cast(image, dtype)
+    if dtype.is_floating:
+        return _ops.cast(image, dtype) / float(image.dtype.max)
+    if image.dtype.is_floating:
+        # The half makes the last of the integers as wide as the others. What is outside is saturated, asked or not.
+        return saturate_cast(image * (dtype.max + 0.5), dtype)
+    if image.dtype.max > dtype.max:
+        return _ops.cast(image // ((image.dtype.max + 1) // (dtype.max + 1)), dtype)
+    return _ops.cast(image, dtype) * ((dtype.max + 1) // (image.dtype.max + 1))
 
 
 def per_image_standardization(image):
@@ -180,9 +185,10 @@ def resize_with_pad(image, target_height, target_width, method=ResizeMethod.BILI
     image, height, width = _spatial(image, "resize_with_pad")
     high, wide = int(target_height), int(target_width)
     ratio = max(height / high, width / wide)
-    inner = [int(height / ratio), int(width / ratio)]
-    made = resize(image, inner, method, antialias=antialias)
-    return pad_to_bounding_box(made, (high - inner[0]) // 2, (wide - inner[1]) // 2, high, wide)
+    inner = [height / ratio, width / ratio]
+    made = resize(image, [int(size) for size in inner], method, antialias=antialias)
+    # The margins are halved before the size is rounded, as TensorFlow does it.
+    return pad_to_bounding_box(made, int((high - inner[0]) / 2), int((wide - inner[1]) / 2), high, wide)
 
 
 def central_crop(image, central_fraction):
@@ -212,7 +218,7 @@ def crop_and_resize(image, boxes, box_indices, crop_size, method="bilinear", ext
     """The parts in boxes (y1, x1, y2, x2), whose corners are shares of height and width, each in this size. A box belongs to the image of
     its number."""
     image, height, width = _spatial(image, "crop_and_resize")
-    boxes, numbers = np.asarray(convert_to_tensor(boxes), np.float64), np.asarray(convert_to_tensor(box_indices))
+    boxes, numbers = np.asarray(convert_to_tensor(boxes), np.float32), np.asarray(convert_to_tensor(box_indices))
     nearest = {"nearest": True, "bilinear": False}[method]
     made = []
     for (y1, x1, y2, x2), number in zip(boxes, numbers):
@@ -229,14 +235,15 @@ def crop_and_resize(image, boxes, box_indices, crop_size, method="bilinear", ext
 def _sampled(first, last, size, count):
     """Where so many samples lie along a dimension, and which of them are inside."""
     count = int(count)
-    at = first * (size - 1) + np.arange(count) * (last - first) * (size - 1) / (count - 1) if count > 1 else \
+    # In float32, as TensorFlow: what is half way between two pixels goes to the same one.
+    at = first * (size - 1) + np.arange(count, dtype=np.float32) * ((last - first) * (size - 1) / (count - 1)) if count > 1 else \
         np.array([0.5 * (first + last) * (size - 1)])
     return np.clip(at, 0, size - 1), (at >= 0) & (at <= size - 1)
 
 
 def _between(image, at, axis, nearest):
     if nearest:
-        return _ops.gather(image, convert_to_tensor(np.round(at).astype(np.int32)), axis, 0)
+        return _ops.gather(image, convert_to_tensor(np.floor(at + 0.5).astype(np.int32)), axis, 0)
     low = np.floor(at).astype(np.int32)
     share = convert_to_tensor((at - low).astype(np.float32).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1)))
     high = np.minimum(low + 1, image._shape[axis] - 1).astype(np.int32)
@@ -246,7 +253,7 @@ def _between(image, at, axis, nearest):
 
 def extract_patches(images, sizes, strides, rates, padding, name=None):
     """Patches of every place, side by side in the last dimension."""
-    return _of_keras("extract_patches")(images, tuple(sizes[1:3]), tuple(strides[1:3]), rates[1], padding.lower(), data_format="channels_last")
+    return _of_keras("extract_patches")(images, tuple(sizes[1:3]), tuple(strides[1:3]), tuple(rates[1:3]), padding.lower(), data_format="channels_last")
 
 
 # --- at random -----------------------------------------------------------------------------------------------------------

@@ -45,6 +45,8 @@ def decode_image(contents, channels=0, dtype=None, name=None, expand_animations=
 
 def decode_png(contents, channels=0, dtype=None, name=None):
     """A PNG image."""
+    if dtype is not None and dtypes.as_dtype(dtype) is not dtypes.uint8:
+        raise NotImplementedError(f"decode_png: gives uint8, received dtype={dtype!r}; tf.image.convert_image_dtype makes others of it")
     return _io.decode_image(_bytes(contents), channels or 0)
 
 
@@ -127,10 +129,15 @@ data.TFRecordDataset, data.TextLineDataset = _records, _lines
 # --- what texts and bytes hold -------------------------------------------------------------------------------------------
 
 def decode_raw(input_bytes, out_type, little_endian=True, fixed_length=None, name=None):
-    """Numbers of their bytes: a row for each text, all of one length."""
+    """Numbers of their bytes: a row for each text, all of one length; with fixed_length so many bytes of each, zeros behind shorter ones."""
     kind = np.dtype(dtypes.as_dtype(out_type).as_numpy_dtype).newbyteorder("<" if little_endian else ">")
     texts = input_bytes if isinstance(input_bytes, Texts) else Texts(_io.text(input_bytes) if isinstance(input_bytes, _lockstep.Tensor) else input_bytes)
-    rows = [np.frombuffer(text, kind).astype(kind.newbyteorder("=")) for text in np.asarray(texts).reshape(-1)]
+    parts = list(np.asarray(texts).reshape(-1))
+    if fixed_length is not None:
+        if fixed_length <= 0 or fixed_length % kind.itemsize:
+            raise ValueError(f"decode_raw: fixed_length is a multiple of the {kind.itemsize} bytes of a number, received {fixed_length}")
+        parts = [part[:fixed_length].ljust(fixed_length, b"\0") for part in parts]
+    rows = [np.frombuffer(part, kind).astype(kind.newbyteorder("=")) for part in parts]
     return convert_to_tensor(np.stack(rows).reshape((*texts.shape, -1)))
 
 

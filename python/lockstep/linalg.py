@@ -1,25 +1,53 @@
 """tf.linalg: products and parts of matrices."""
 
-from . import _lockstep
+import numpy as np
+
+from . import _lockstep, dtypes
 from .nn import l2_normalize  # noqa: F401
-from .ops import einsum, eye, global_norm, matmul, matvec, norm, tensordot  # noqa: F401
+from .ops import einsum, eye, global_norm, matmul, matvec, norm, pad, tensordot  # noqa: F401
+from .tensor import convert_to_tensor
 
 _ops = _lockstep.ops
 
 
+def _one_diagonal(what, k):
+    if np.ndim(k) > 0:
+        raise NotImplementedError(f"{what}: takes one diagonal, received k = {k!r}; take several one by one")
+    return int(k)
+
+
 def diag(diagonal, name="diag", k=0, num_rows=-1, num_cols=-1, padding_value=0, align="RIGHT_LEFT"):
-    """Matrices with these on the diagonal."""
-    return _ops.diag(diagonal, k)
+    """Matrices with these on the k-th diagonal and padding_value elsewhere."""
+    diagonal, k, rows, columns = convert_to_tensor(diagonal), _one_diagonal("diag", k), int(num_rows), int(num_cols)
+    length = diagonal._shape[-1]
+    if rows < 0 and columns < 0:
+        rows = columns = length + abs(k)
+    rows, columns = rows if rows >= 0 else length - min(k, 0), columns if columns >= 0 else length + max(k, 0)
+    if min(rows + min(k, 0), columns - max(k, 0)) != length:
+        raise ValueError(f"diag: diagonal {k} of {rows} x {columns} elements is not {length} long")
+
+    def placed(elements):
+        made = _ops.diag(elements, k)[..., :rows, :columns]
+        return pad(made, [[0, 0]] * (made.ndim - 2) + [[0, rows - made._shape[-2]], [0, columns - made._shape[-1]]])
+
+    if isinstance(padding_value, (int, float)) and padding_value == 0:
+        return placed(diagonal)
+    elsewhere = _ops.cast(convert_to_tensor(padding_value), diagonal.dtype)
+    return _ops.where(placed(_ops.cast(_ops.ones_like(diagonal), dtypes.bool)), placed(diagonal), elsewhere)
 
 
 def diag_part(input, name="diag_part", k=0, padding_value=0, align="RIGHT_LEFT"):
-    """The diagonals of matrices."""
-    return _ops.diag_part(input, k)
+    """The k-th diagonals of matrices."""
+    return _ops.diag_part(input, _one_diagonal("diag_part", k))
 
 
 def set_diag(input, diagonal, name="set_diag", k=0, align="RIGHT_LEFT"):
-    """Matrices with another diagonal."""
-    return input - _ops.diag(_ops.diag_part(input, 0), 0) + _ops.diag(diagonal, 0)
+    """Matrices with another k-th diagonal."""
+    input, diagonal = convert_to_tensor(input), convert_to_tensor(diagonal)
+    rows, columns = input._shape[-2:]
+    there, new = (diag(part, k=k, num_rows=rows, num_cols=columns)
+                  for part in (_ops.cast(_ops.ones_like(diagonal), dtypes.bool), diagonal))
+    return _ops.where(there, new, input)
 
 
 def trace(x, name=None):

@@ -3,8 +3,10 @@
 import collections
 
 from . import _lockstep
-from .ops import _axes, _sizes, divide_no_nan  # noqa: F401
+from .ops import _axes, _sizes, clip_by_norm, divide_no_nan  # noqa: F401
 from .ops import (log_sigmoid, relu, relu6, selu, sigmoid, silu, softplus, softsign, swish, tanh)  # noqa: F401
+from .random import _generator
+from .tensor import convert_to_tensor
 
 _ops = _lockstep.ops
 
@@ -36,7 +38,7 @@ def elu(features, name=None):
 
 def dropout(x, rate, noise_shape=None, seed=None, name=None):
     """Each element is 0 with this probability, the others grow by 1 / (1 - rate)."""
-    return _ops.dropout(x, float(rate))
+    return _ops.dropout(x, float(rate), [] if noise_shape is None else _sizes(noise_shape), _generator(seed))
 
 
 def sparse_softmax_cross_entropy_with_logits(labels, logits, name=None):
@@ -45,7 +47,8 @@ def sparse_softmax_cross_entropy_with_logits(labels, logits, name=None):
 
 
 def softmax_cross_entropy_with_logits(labels, logits, axis=-1, name=None):
-    """One loss an example, of probabilities."""
+    """One loss an example, of probabilities; the classes lie along the axis."""
+    labels, logits = (_ops.moveaxis(x, [int(axis)], [-1]) for x in (labels, logits))
     return _ops.softmax_cross_entropy_with_logits(labels, logits)
 
 
@@ -56,6 +59,9 @@ def sigmoid_cross_entropy_with_logits(labels=None, logits=None, name=None):
 
 def weighted_cross_entropy_with_logits(labels, logits, pos_weight, name=None):
     """The same, with what is positive weighed."""
+    labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
+    if labels.shape != logits.shape:
+        raise ValueError(f"weighted_cross_entropy_with_logits: a label for each logit, received {labels.shape} and {logits.shape}")
     weight = 1 + (pos_weight - 1) * labels
     return (1 - labels) * logits + weight * (_ops.log1p(_ops.exp(-_ops.abs(logits))) + _ops.relu(-logits))
 
@@ -95,12 +101,18 @@ def l2_loss(t, name=None):
 
 
 def embedding_lookup(params, ids, max_norm=None, name=None):
-    """Rows by their numbers."""
-    return _ops.gather(params, ids, 0, 0)
+    """Rows by their numbers, none with a larger norm than max_norm."""
+    rows = _ops.gather(params, ids, 0, 0)
+    if max_norm is None:
+        return rows
+    return clip_by_norm(rows, max_norm, list(range(convert_to_tensor(ids).ndim, rows.ndim)))
 
 
 def bias_add(value, bias, data_format=None, name=None):
-    """value + bias."""
+    """value + bias, one number for each channel."""
+    value = convert_to_tensor(value)
+    if data_format is not None and data_format.startswith("NC"):
+        bias = _ops.reshape(bias, [-1] + [1] * (value.ndim - 2))
     return value + bias
 
 

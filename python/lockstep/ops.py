@@ -2,6 +2,7 @@
 
 import builtins
 import collections
+import math as _math
 
 import numpy as np
 
@@ -587,9 +588,29 @@ def searchsorted(sorted_sequence, values, side="left", out_type=dtypes.int32, na
 
 
 def bincount(arr, weights=None, minlength=None, maxlength=None, dtype=dtypes.int32, name=None, axis=None, binary_output=False):
-    """How often each number is there."""
-    length = maxlength if maxlength is not None else int(_known(arr, "bincount without maxlength").max(initial=-1)) + 1
-    return _ops.cast(_ops.bincount(arr, builtins.max(int(length), minlength or 0), weights), dtype)
+    """How often each number is there, or the sum of its weights, in the dtype of these; with axis=-1 of each row by itself."""
+    if axis not in (None, 0, -1):
+        raise ValueError(f"bincount: axis is None, 0 or -1, received {axis}")
+    if binary_output and weights is not None:
+        raise ValueError("bincount: binary_output says which numbers are there, weights say how much: give one of both")
+    arr = convert_to_tensor(arr)
+    arr = _ops.cast(arr, dtypes.int32) if arr.dtype is dtypes.uint8 else arr
+    if minlength is None or minlength != maxlength:
+        found = _known(arr, "bincount where minlength is not maxlength").max(initial=-1) + 1
+        length = builtins.max(int(found), int(minlength or 0))
+        length = length if maxlength is None else builtins.min(length, int(maxlength))
+    else:
+        length = int(minlength)
+    # The numbers of each row get places of their own; one more takes those that are too large.
+    rows = arr._shape[:-1] if axis == -1 else ()
+    arr = arr if rows else _ops.reshape(arr, [-1])
+    first = _ops.reshape(_ops.cast(range(_math.prod(rows)), arr.dtype) * (length + 1), [*rows, 1] if rows else [1])
+    weights = None if weights is None else _ops.reshape(weights, arr._shape)
+    counts = _ops.bincount(first + _ops.minimum(arr, length), _math.prod(rows) * (length + 1), weights)
+    counts = _ops.reshape(counts, [*rows, length + 1])[..., :length]
+    if binary_output:
+        return _ops.cast(counts > 0, dtype)
+    return counts if weights is not None else _ops.cast(counts, dtype)
 
 
 def _segment(name, combine, doc):

@@ -37,19 +37,26 @@ def _numbers(made, dtype):
     return convert_to_tensor(np.asarray(made, dtype))
 
 
+def _letters(what, function, encoding):
+    """The function of bytes, which changes letters of ASCII alone, or that of characters."""
+    if encoding not in ("", "utf-8"):
+        raise ValueError(f"{what}: encoding is \"\", which leaves what is not ASCII as it is, or \"utf-8\", received {encoding!r}")
+    return getattr(str, function) if encoding else lambda text: getattr(text.encode(), function)().decode()
+
+
 def lower(input, encoding="", name=None):
-    """In small letters."""
-    return _of_each(str.lower, input)
+    """Letters of ASCII as small ones; with encoding="utf-8" those of all alphabets."""
+    return _of_each(_letters("lower", "lower", encoding), input)
 
 
 def upper(input, encoding="", name=None):
-    """In capital letters."""
-    return _of_each(str.upper, input)
+    """Letters of ASCII as capital ones; with encoding="utf-8" those of all alphabets."""
+    return _of_each(_letters("upper", "upper", encoding), input)
 
 
 def strip(input, name=None):
-    """Without white space at both ends."""
-    return _of_each(str.strip, input)
+    """Without white space of ASCII at both ends."""
+    return _of_each(lambda text: text.encode().strip().decode(), input)
 
 
 def length(input, unit="BYTE", name=None):
@@ -58,20 +65,24 @@ def length(input, unit="BYTE", name=None):
 
 
 def regex_replace(input, pattern, rewrite, replace_global=True, name=None):
-    """What the pattern matches, replaced; \\1 in the replacement is the first group."""
-    found = re.compile(pattern)
+    """What the pattern matches, replaced; \\1 in the replacement is the first group. Classes of characters (\\w, \\s, \\b) are those of ASCII."""
+    found = re.compile(pattern, re.ASCII)
     return _of_each(lambda text: found.sub(rewrite.replace("\\0", "\\g<0>"), text, count=0 if replace_global else 1), input)
 
 
 def regex_full_match(input, pattern, name=None):
-    """Whether the pattern matches all of it."""
-    found = re.compile(pattern)
+    """Whether the pattern matches all of it. Classes of characters (\\w, \\s, \\b) are those of ASCII."""
+    found = re.compile(pattern, re.ASCII)
     return _numbers(_of_each(lambda text: found.fullmatch(text) is not None, input), np.bool_)
 
 
 def split(input, sep=None, maxsplit=-1, name=None):
-    """A list of parts for each."""
-    return _of_each(lambda text: text.split(sep or None, maxsplit), input)
+    """A list of parts for each, between separators, or between white space of ASCII."""
+    return _of_each(lambda text: [part.decode() for part in text.encode().split(sep and _encoded(sep) or None, maxsplit)], input)
+
+
+def _encoded(text):
+    return text.encode() if isinstance(text, str) else text
 
 
 def join(inputs, separator="", name=None):
@@ -139,8 +150,16 @@ def bytes_split(input, name=None):
 
 
 def substr(input, pos, len, unit="BYTE", name=None):
-    """A part of so many characters that begins here."""
-    return _of_each(lambda text: text[pos:][:len], input)
+    """A part of so many bytes, or characters (UTF8_CHAR), that begins here."""
+    def part(text):
+        if unit == "UTF8_CHAR":
+            return text[pos:][:len]
+        made = text.encode()[pos:][:len]
+        try:
+            return made.decode()
+        except UnicodeDecodeError:  # a part of a character
+            return made
+    return _of_each(part, input)
 
 
 def to_number(input, out_type="float32", name=None):

@@ -108,13 +108,17 @@ class CheckpointManager:
     def __init__(self, checkpoint, directory, max_to_keep, keep_checkpoint_every_n_hours=None, checkpoint_name="ckpt",
                  step_counter=None, checkpoint_interval=None, init_fn=None):
         counter = None if step_counter is None else (lambda: int(step_counter))
-        self.checkpoint = checkpoint
+        self.checkpoint, self._interval = checkpoint, checkpoint_interval
         self._handle = _lockstep.CheckpointManager(checkpoint._engine, os.fspath(directory), max_to_keep or 0,
                                                    float(keep_checkpoint_every_n_hours or 0), checkpoint_name,
                                                    checkpoint_interval or 0, counter, init_fn)
 
     def save(self, checkpoint_number=None, check_interval=True, options=None):
         """The path, or None where the interval has not passed."""
+        if checkpoint_number is not None:
+            raise NotImplementedError("CheckpointManager.save: checkpoints are numbered one after another; Checkpoint.write(path) takes any name")
+        if not check_interval and self._interval:
+            raise NotImplementedError("CheckpointManager.save: check_interval=False, with a checkpoint_interval; Checkpoint.save(prefix) saves at any time")
         return self._handle.save()
 
     def restore_or_initialize(self):

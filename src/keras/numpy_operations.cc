@@ -2,6 +2,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <utility>
 
 #include "keras/fields.h"
 #include "keras/operations.h"
@@ -303,6 +304,12 @@ Tensor like(const Operands& o, double value) {
   return full(x.shape(), value, o.setting("dtype", x.dtype()));
 }
 
+// By one condition: of equal numbers each is one of the two, for gradients too.
+std::pair<Tensor, Tensor> larger_first(const Tensor& a, const Tensor& b) {
+  const Tensor swap = a < b;
+  return {lockstep::where(swap, b, a), lockstep::where(swap, a, b)};
+}
+
 constexpr double kDegree = std::numbers::pi / 180;
 
 constexpr Operation kNumpyOperations[] = {
@@ -325,11 +332,14 @@ constexpr Operation kNumpyOperations[] = {
     {"Greater", "numpy", binary<greater>},
     {"GreaterEqual", "numpy", binary<greater_equal>},
     {"Hypot", "numpy",
-     [](const Operands& o) { return sqrt(square(floating(o.tensor(0))) + square(floating(o.tensor(1)))); }},
+     [](const Operands& o) {  // the squares themselves may leave the dtype's range
+       const auto [large, small] = larger_first(abs(floating(o.tensor(0))), abs(floating(o.tensor(1))));
+       return lockstep::where(is_inf(large), large, large * sqrt(1.0 + square(divide_no_nan(small, large))));
+     }},
     {"Logaddexp", "numpy",
      [](const Operands& o) {
-       const Tensor a = floating(o.tensor(0)), b = floating(o.tensor(1));
-       return maximum(a, b) + softplus(-abs(a - b));
+       const auto [large, small] = larger_first(floating(o.tensor(0)), floating(o.tensor(1)));
+       return lockstep::where(is_inf(large), large, large + softplus(small - large));
      }},
     {"Heaviside", "numpy",
      [](const Operands& o) {
@@ -339,7 +349,7 @@ constexpr Operation kNumpyOperations[] = {
                               at_zero.is_number()
                                   ? full(x.shape(), at_zero.number(), x.dtype())
                                   : broadcast_to(cast(at_zero.tensor(), x.dtype()), x.shape()),
-                              cast(x > 0.0, x.dtype()));
+                              lockstep::where(is_nan(x), x, cast(x > 0.0, x.dtype())));
      }},
     {"Isclose", "numpy",
      [](const Operands& o) {

@@ -345,6 +345,26 @@ OpCases cases() {
          cumulative_case(*kind, op, "_middle", {2, 4, 3}, {.axis = 1, .exclusive = true}),
          cumulative_case(*kind, op, "_backwards", {3, 4}, {.axis = 1, .exclusive = true, .reverse = true})});
   }
+  // Rows without a 0, with one and with two of them: the derivative there is the product of the others.
+  const auto zeros = [](const Shape& shape) {
+    return given(shape, {1.5, -1, 0.5, 2, 1, 0, 2, -1.5, 0.5, 0, 1, 0, 0, 1, 1, -0.5});
+  };
+  for (const Dims& axes : {Dims{1}, Dims{0}, Dims{0, 1}}) {
+    OpCase product = reduce_case(
+        kKinds[1], "_of_zeros_" + std::to_string(axes[0]) + (axes.rank() > 1 ? "_all" : ""), {4, 4}, axes);
+    product.inputs = {zeros({4, 4})};
+    all.push_back(std::move(product));
+  }
+  for (const bool exclusive : {false, true}) {
+    for (const bool reverse : {false, true}) {
+      OpCase products = cumulative_case(
+          kKinds[1], "cumprod",
+          std::string("_of_zeros") + (exclusive ? "_exclusive" : "") + (reverse ? "_reverse" : ""), {4, 4},
+          {.axis = 1, .exclusive = exclusive, .reverse = reverse});
+      products.inputs = {zeros({4, 4})};
+      all.push_back(with_derivatives(1, std::move(products)));
+    }
+  }
   for (OpCase& c : composed_cases()) all.push_back(std::move(c));
   for (const Kind& kind : kKinds) {
     OpCase vector = reduce_case(kind, "_vector", {9}, {0});

@@ -236,6 +236,8 @@ class StrategiesOwnProcess(unittest.TestCase):
             np.testing.assert_array_equal(before[0], model.get_weights()[0])
             self.assertEqual(int(step), 7)
             manager = tf.train.CheckpointManager(checkpoint, os.path.join(folder, "kept"), max_to_keep=2)
+            with self.assertRaisesRegex(NotImplementedError, "numbered one after another"):
+                manager.save(checkpoint_number=7)
             for _ in range(3):
                 manager.save()
             self.assertEqual(len(manager.checkpoints), 2)

@@ -23,6 +23,8 @@ class Files(unittest.TestCase):
         image = np.random.default_rng(0).integers(0, 255, (4, 5, 3)).astype(np.uint8)
         tf.io.write_file(self.path("a.png"), tf.io.encode_png(image))
         np.testing.assert_array_equal(tf.io.decode_png(tf.io.read_file(self.path("a.png"))).numpy(), image)
+        with self.assertRaisesRegex(NotImplementedError, "gives uint8"):
+            tf.io.decode_png(tf.io.read_file(self.path("a.png")), dtype=tf.float32)
         with self.assertRaises(tf.errors.NotFoundError):
             tf.io.read_file(self.path("none"))
 

@@ -30,6 +30,55 @@ class Ops(unittest.TestCase):
         self.assertEqual(ops.cumsum(small).dtype, tf.uint8)
         self.assertEqual(ops.max(np.zeros((1, 0), np.float32), axis=1, initial=3.0).numpy().tolist(), [3.0])
 
+    def test_lengths_whose_squares_are_out_of_range(self):
+        self.assertEqual(ops.hypot(np.array([3e30, -3e-30, np.inf, 0.0], np.float32), np.array([4e30, 4e-30, np.inf, 0.0], np.float32)).numpy().tolist(),
+                         np.array([5e30, 5e-30, np.inf, 0.0], np.float32).tolist())
+        x = tf.constant([0.0, 3.0, -2.0])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            length = ops.hypot(x, tf.constant([0.0, -4.0, 2.0]))
+        np.testing.assert_allclose(tape.gradient(length, x).numpy(), [0.0, 0.6, -0.5 ** 0.5], rtol=1e-6)
+
+    def test_two_numbers_in_models_are_those_of_calls(self):
+        a = np.array([[3e30, -3e-30, np.inf, 0.0, -np.inf, np.nan, 1.0, 2.0]], np.float32)
+        b = np.array([[4e30, 4e-30, np.inf, 0.0, -np.inf, 1.0, 1.0, -1e9]], np.float32)
+        inputs = [keras.Input((8,)), keras.Input((8,))]
+        for function, wanted in ((ops.hypot, np.hypot), (ops.logaddexp, np.logaddexp), (ops.heaviside, np.heaviside)):
+            with np.errstate(over="ignore", invalid="ignore"):
+                expected = wanted(a, b)
+            np.testing.assert_allclose(function(a, b).numpy(), expected, rtol=1e-6)
+            np.testing.assert_allclose(keras.Model(inputs, function(*inputs)).predict_on_batch([a, b]), expected, rtol=1e-6)
+        x, y = tf.constant([1.0, 1.0, 3.0]), tf.constant([1.0, 0.0, 3.0])
+        with tf.GradientTape() as tape:
+            tape.watch([x, y])
+            total = ops.logaddexp(x, y)
+        np.testing.assert_allclose(tape.gradient(total, [x, y])[1].numpy(), [0.5, 1 / (1 + np.e), 0.5], rtol=1e-6)
+
+    def test_rests_and_steps_at_the_ends(self):
+        a = np.array([1.0, -2.0, 0.0, 3e7, -7.5, np.inf, 1.0], np.float32)
+        b = np.array([np.inf, -np.inf, np.inf, 1e-3, 2.0, 2.0, 0.0], np.float32)
+        with np.errstate(invalid="ignore"):
+            np.testing.assert_array_equal(ops.fmod(a, b).numpy(), np.fmod(a, b))
+        x = tf.constant([0.0, -5.5, 5.5])
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            rest = ops.fmod(x, 2.0)
+        self.assertEqual(tape.gradient(rest, x).numpy().tolist(), [1.0, 1.0, 1.0])
+        x = np.array([np.nan, -1.0, 0.0, 2.0], np.float32)
+        np.testing.assert_array_equal(ops.heaviside(x, np.array([[5.0], [np.nan]], np.float32)).numpy(), np.heaviside(x, [[5.0], [np.nan]]))
+
+    def test_integers_above_0_stay_integers(self):
+        for relu in (ops.relu, keras.activations.relu, tf.nn.relu):
+            made = relu(tf.constant([3, -2]))
+            self.assertEqual((made.dtype, made.numpy().tolist()), (tf.int32, [3, 0]))
+        self.assertEqual(ops.relu(keras.KerasTensor((2,), "int32")).dtype, tf.int32)
+
+    def test_odd_margins_are_those_of_the_layer(self):
+        image = np.random.default_rng(0).standard_normal((1, 3, 4, 1)).astype(np.float32)
+        for size in ((6, 6), (5, 9)):
+            layer = keras.layers.Resizing(*size, pad_to_aspect_ratio=True, fill_value=2.0)
+            np.testing.assert_allclose(ops.image.resize(image, size, pad_to_aspect_ratio=True, fill_value=2.0).numpy(), layer(image).numpy(), rtol=1e-5)
+
     def test_values_of_variables_are_attributes_and_calls(self):
         variable = tf.Variable([1.0, 2.0])
         self.assertIsInstance(variable.value, tf.Tensor)

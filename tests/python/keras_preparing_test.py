@@ -10,6 +10,7 @@ import tarfile
 import tempfile
 import types
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -280,6 +281,18 @@ class TextFunctions(unittest.TestCase):
         with self.assertRaises(TypeError):
             strings.lower(3)
 
+    def test_bytes_and_characters(self):
+        strings = tf.strings
+        self.assertEqual((strings.lower("ÉB"), strings.lower("ÉB", encoding="utf-8")), ("Éb", "éb"))
+        self.assertEqual((strings.upper("éß"), strings.upper("éß", encoding="utf-8")), ("éß", "ÉSS"))
+        self.assertEqual((strings.strip("\u00a0 a\t"), strings.split(" a\u00a0b  c ")), ("\u00a0 a", ["a\u00a0b", "c"]))
+        self.assertEqual((strings.substr("aéz", 1, 2), strings.substr("aéz", 1, 2, unit="UTF8_CHAR")), ("é", "éz"))
+        self.assertEqual(strings.substr(np.array([b"a\xc3\xa9"]), 0, 2).tolist(), [b"a\xc3"])
+        self.assertEqual(strings.regex_replace("né 1", r"\w", "."), ".é .")
+        self.assertFalse(strings.regex_full_match("né", r"\w+").numpy())
+        with self.assertRaisesRegex(ValueError, "encoding is"):
+            strings.lower("a", encoding="latin-1")
+
     def test_functions_that_take_texts_apart(self):
         layer = keras.layers.TextVectorization(standardize=lambda texts: tf.strings.regex_replace(texts, "-", " "), vocabulary=["foo", "bar"])
         self.assertEqual(layer(["foo-bar"]).numpy().tolist(), [[2, 3]])
@@ -501,6 +514,21 @@ class DatasetsOfTexts(unittest.TestCase):
             with contextlib.redirect_stdout(shown):
                 make(folder, validation_split=0.5, subset="training", seed=2)
             self.assertEqual(shown.getvalue(), "Found 6 files belonging to 2 classes.\nUsing 3 files for training.\n")
+
+
+class ImageFiles(unittest.TestCase):
+    def test_sizes_that_keep_proportions(self):
+        image = mock.Mock()
+        image.size = (40, 20)  # width and height, as Pillow has them
+        pillow = mock.Mock()
+        pillow.open.return_value.convert.return_value = image
+        with mock.patch("lockstep.keras._data_utils._pillow", return_value=pillow):
+            keras.utils.load_img("a.png", target_size=(10, 10), keep_aspect_ratio=True)
+            self.assertEqual(image.resize.call_args.args[0::2], ((10, 10), (10, 0, 30, 20)))
+            keras.utils.load_img("a.png", target_size=(5, 20), keep_aspect_ratio=True)
+            self.assertEqual(image.resize.call_args.args[0::2], ((20, 5), (0, 5, 40, 15)))
+            keras.utils.load_img("a.png", target_size=(5, 20))
+            self.assertEqual(image.resize.call_args.args[0::2], ((20, 5), (0, 0, 40, 20)))
 
 
 class OlderNames(unittest.TestCase):

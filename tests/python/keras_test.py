@@ -6,6 +6,7 @@ import io
 import os
 import tempfile
 import unittest
+from unittest import mock
 
 import numpy as np
 
@@ -269,6 +270,13 @@ class Layers(unittest.TestCase):
             keras.layers.Dense(3, activaton="relu")
         with self.assertRaisesRegex(ValueError, "Dense"):
             keras.layers.Dense(0)
+
+    def test_lists_that_are_not_said_may_be_none(self):
+        x = tf.reshape(tf.range(16.0), [1, 4, 4, 1])
+        for pooling in (keras.layers.MaxPooling2D, keras.layers.AveragePooling2D):
+            np.testing.assert_array_equal(pooling((2, 2), strides=None)(x).numpy(), pooling((2, 2))(x).numpy())
+            self.assertEqual(pooling(2, None, "same").get_config(), {**pooling(2, padding="same").get_config(), "name": mock.ANY})
+        keras.optimizers.Muon(0.1, exclude_layers=None)
 
     def test_of_every_kind(self):
         image, text = np.ones((2, 8, 8, 3), np.float32), np.ones((2, 5), np.int32)

@@ -71,6 +71,51 @@ class Numbers(unittest.TestCase):
                          [[0.0, 0.5], [0.0, 2.0]])
         self.assertEqual(tf.broadcast_static_shape((2, 1), (3,)), (2, 3))
 
+    def test_counts_of_rows_up_to_a_length(self):
+        x = tf.constant([[1, 4, 1], [0, 2, 9]])
+        self.assertEqual(tf.math.bincount(x, maxlength=5).numpy().tolist(), [1, 2, 1, 0, 1])
+        self.assertEqual(tf.math.bincount(x, minlength=12, maxlength=20).shape, (12,))
+        self.assertEqual(tf.math.bincount(x, maxlength=5, axis=-1).numpy().tolist(), [[0, 2, 0, 0, 1], [1, 0, 1, 0, 0]])
+        self.assertEqual(tf.math.bincount(x, maxlength=3, axis=-1, binary_output=True, dtype=tf.int64).numpy().tolist(), [[0, 1, 0], [1, 0, 1]])
+        sums = tf.math.bincount(tf.cast(x, tf.uint8), weights=[[0.5, 1.0, 2.0], [3.0, 4.0, 5.0]], maxlength=4, axis=-1)
+        self.assertEqual((sums.dtype, sums.numpy().tolist()), (tf.float32, [[0.0, 2.5, 0.0, 0.0], [3.0, 0.0, 4.0, 0.0]]))
+        counted = tf.function(lambda x: tf.math.bincount(x, minlength=4, maxlength=4, axis=-1))
+        self.assertEqual(counted(x).numpy().tolist(), [[0, 2, 0, 0], [1, 0, 1, 0]])
+        with self.assertRaisesRegex(ValueError, "axis is None, 0 or -1"):
+            tf.math.bincount(x, axis=1)
+
+    def test_diagonals(self):
+        self.assertEqual(tf.linalg.diag([1, 2], k=1, padding_value=7).numpy().tolist(), [[7, 1, 7], [7, 7, 2], [7, 7, 7]])
+        self.assertEqual(tf.linalg.diag([1, 2], k=-1, num_rows=3, num_cols=4).numpy().tolist(), [[0, 0, 0, 0], [1, 0, 0, 0], [0, 2, 0, 0]])
+        self.assertEqual(tf.linalg.diag([1, 2], num_cols=3, padding_value=5).numpy().tolist(), [[1, 5, 5], [5, 2, 5]])
+        x = tf.reshape(tf.range(6.0), [2, 3])
+        self.assertEqual(tf.linalg.set_diag(x, [8.0, 9.0]).numpy().tolist(), [[8.0, 1.0, 2.0], [3.0, 9.0, 5.0]])
+        self.assertEqual(tf.linalg.set_diag(x, [8.0, 9.0], k=1).numpy().tolist(), [[0.0, 8.0, 2.0], [3.0, 4.0, 9.0]])
+        self.assertEqual(tf.linalg.set_diag([[np.inf]], [1.0]).numpy().tolist(), [[1.0]])
+        for wrong in (lambda: tf.linalg.diag([1, 2], num_rows=1), lambda: tf.linalg.set_diag(x, [8.0, 9.0], k=-1),
+                      lambda: tf.linalg.diag([1, 2], num_rows=5, num_cols=5)):
+            with self.assertRaisesRegex(ValueError, "is not 2 long"):
+                wrong()
+
+    def test_losses_along_an_axis(self):
+        draw = np.random.default_rng(0)
+        logits, labels = (draw.standard_normal((2, 3, 4)).astype(np.float32) for _ in range(2))
+        for axis in (0, 1, -2):
+            turned = [np.moveaxis(part, axis, -1) for part in (labels, logits)]
+            np.testing.assert_allclose(tf.nn.softmax_cross_entropy_with_logits(labels, logits, axis=axis).numpy(),
+                                       tf.nn.softmax_cross_entropy_with_logits(*turned).numpy(), rtol=1e-6)
+        with self.assertRaisesRegex(ValueError, "a label for each logit"):
+            tf.nn.weighted_cross_entropy_with_logits(labels[:, :, :1], logits, 2.0)
+
+    def test_rows_channels_and_what_is_dropped(self):
+        table = tf.constant([[3.0, 4.0], [0.3, 0.4]])
+        np.testing.assert_allclose(tf.nn.embedding_lookup(table, [[1], [0]], max_norm=1.0).numpy(), [[[0.3, 0.4]], [[0.6, 0.8]]], rtol=1e-6)
+        x = tf.zeros([1, 2, 2, 1])
+        self.assertEqual(tf.nn.bias_add(x, [1.0, 2.0], data_format="NCHW").numpy().ravel().tolist(), [1.0, 1.0, 2.0, 2.0])
+        dropped = tf.nn.dropout(tf.ones([64, 8]), 0.5, noise_shape=[64, 1], seed=3).numpy()
+        self.assertEqual({tuple(row) for row in dropped.tolist()}, {(0.0,) * 8, (2.0,) * 8})
+        np.testing.assert_array_equal(dropped, tf.nn.dropout(tf.ones([64, 8]), 0.5, noise_shape=[64, 1], seed=3).numpy())
+
     def test_scans_that_begin_with_their_first(self):
         x = tf.constant([1.0, 2.0, 3.0])
         add = lambda total, value: total + value  # noqa: E731
@@ -166,6 +211,11 @@ class Images(unittest.TestCase):
         self.expect(i.rgb_to_hsv(self.floats), (5, 7, 3), 67.78)
         self.expect(i.hsv_to_rgb(i.rgb_to_hsv(self.floats)), (5, 7, 3), 57.53)
         self.assertIs(i.adjust_hue(self.bytes, 0.1).dtype, tf.uint8)
+        for given, dtype, made in ((tf.constant([0, 1, 255], tf.uint8), tf.int32, [0, 1 << 23, 255 << 23]),
+                                   (tf.constant([0, 1 << 23, (1 << 31) - 1]), tf.uint8, [0, 1, 255]),
+                                   (tf.constant([0, (1 << 31) - 1]), tf.float32, [0.0, 1.0]), (tf.constant([0.0, 0.5]), tf.int32, [0, 1 << 30]),
+                                   (tf.constant([-1.0, 0.5, 2.0]), tf.uint8, [0, 127, 255]), (tf.constant([-1.0, 2.0]), tf.float64, [-1.0, 2.0])):
+            self.assertEqual(i.convert_image_dtype(given, dtype, saturate=True).numpy().tolist(), made)
 
     def test_sizes_and_places(self):
         i = tf.image
@@ -185,6 +235,13 @@ class Images(unittest.TestCase):
         parts = [[0.0, 0.0, 1.0, 1.0], [0.2, 0.3, 0.7, 1.2], [0.9, 0.1, 0.1, 0.6]]
         self.expect(i.crop_and_resize(self.floats[tf.newaxis], parts, [0, 0, 0], [3, 4]), (3, 3, 4, 3), 52.71)
         self.expect(i.crop_and_resize(self.floats[tf.newaxis], parts[1:2], [0], [3, 4], method="nearest", extrapolation_value=2.0), (1, 3, 4, 3), 33.77)
+        # What is half way between two pixels is the later one's.
+        self.assertEqual(i.crop_and_resize(tf.reshape(tf.range(6.0), [1, 1, 6, 1]), [[0.0, 0.0, 0.0, 1.0], [0.0, 0.1, 0.0, 0.9]], [0, 0], [1, 1],
+                                           method="nearest").numpy().ravel().tolist(), [3.0, 3.0])
+        # Margins of 0.71 pixels begin at 0, and the wider one is behind.
+        self.assertEqual(i.resize_with_pad(tf.ones([7, 6, 1]), 10, 10).numpy()[0, :, 0].tolist(), [1.0] * 8 + [0.0] * 2)
+        self.assertEqual(i.extract_patches(tf.reshape(tf.range(12.0), [1, 3, 4, 1]), [1, 1, 2, 1], [1, 1, 1, 1], [1, 1, 2, 1], "VALID").numpy()[0, 0].tolist(),
+                         [[0.0, 2.0], [1.0, 3.0]])
         self.expect(i.extract_patches(self.batch, [1, 3, 3, 1], [1, 5, 5, 1], [1, 1, 1, 1], "VALID"), (2, 2, 3, 27), 167.88)
 
     def test_measures(self):
@@ -378,6 +435,9 @@ class Records(unittest.TestCase):
 
     def test_bytes_of_numbers(self):
         self.assertEqual(tf.io.decode_raw(np.array([1, 2], np.int32).tobytes(), tf.int32).numpy().tolist(), [1, 2])
+        self.assertEqual(tf.io.decode_raw(tf.constant([b"\x01\x02\x03", b"\x04"]), tf.uint8, fixed_length=2).numpy().tolist(), [[1, 2], [4, 0]])
+        with self.assertRaisesRegex(ValueError, "multiple of the 4 bytes"):
+            tf.io.decode_raw(tf.constant([b"\x01\x02"]), tf.int32, fixed_length=6)
         self.assertEqual(tf.io.decode_raw(tf.constant([b"\x00\x01", b"\x00\x02"]), tf.uint8).numpy().tolist(), [[0, 1], [0, 2]])
         image = tf.constant(np.arange(12, dtype=np.uint8).reshape(2, 2, 3))
         tf.io.write_file(self.path, tf.constant(tf.io.encode_png(image)))

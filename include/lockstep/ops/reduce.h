@@ -79,7 +79,7 @@ struct CumulativeOptions {
   bool reverse = false;    // from the end
 };
 // Sums and products of the elements up to each one. float32 is carried in float64, 16-bit floats in float32.
-// The gradient of cumprod is exact where no element is 0.
+// The second derivative of cumprod is exact where no line has two zeros.
 Tensor cumsum(const TensorArg& x, const CumulativeOptions& options = {});
 Tensor cumprod(const TensorArg& x, const CumulativeOptions& options = {});
 

@@ -288,10 +288,15 @@ def img_to_array(img, data_format=None, dtype=None):
 
 
 def load_img(path, color_mode="rgb", target_size=None, interpolation="nearest", keep_aspect_ratio=False):
-    """An image file as an image of the package Pillow."""
+    """An image file as an image of the package Pillow; its middle alone where another size keeps the proportions."""
     image = _pillow()
     made = image.open(path).convert({"rgb": "RGB", "rgba": "RGBA", "grayscale": "L"}[color_mode])
-    return made if target_size is None else made.resize(tuple(reversed(target_size)), getattr(image.Resampling, interpolation.upper()))
+    if target_size is None:
+        return made
+    (width, height), (high, wide) = made.size, target_size
+    part = (min(width, height * wide // high), min(height, width * high // wide)) if keep_aspect_ratio else (width, height)
+    left, top = (width - part[0]) // 2, (height - part[1]) // 2
+    return made.resize((wide, high), getattr(image.Resampling, interpolation.upper()), (left, top, left + part[0], top + part[1]))
 
 
 def save_img(path, x, data_format=None, file_format=None, scale=True, **kwargs):

@@ -22,7 +22,7 @@ def _named(name):
 @op
 def relu(x, negative_slope=0.0, max_value=None, threshold=0.0):
     """max(x, 0); with a slope below the threshold, and cut off at max_value."""
-    return _ops.relu_with(x, float(negative_slope), float("inf") if max_value is None else float(max_value), float(threshold))
+    return _ops.relu_with(x, float(negative_slope), -1.0 if max_value is None else float(max_value), float(threshold))
 
 
 @op

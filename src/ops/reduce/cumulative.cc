@@ -1,6 +1,7 @@
 #include "ops/reduce/cumulative.h"
 
 #include "graph/emit.h"
+#include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
@@ -26,9 +27,18 @@ Tensor backwards(const CumulativeAttrs& attrs, const Tensor& x) {
 
 TensorList grad_cumsum(const GradContext& g) { return {backwards(g.attrs<CumulativeAttrs>(), g.dout())}; }
 
-// Products of all other elements by division: exact where no element is 0.
+// The products that an element is a factor of, without it: by division where it is not 0. What stands behind the
+// first 0 of a line is a factor of zeros alone; for that 0 itself the products are made anew, without it.
 TensorList grad_cumprod(const GradContext& g) {
-  return {backwards(g.attrs<CumulativeAttrs>(), g.dout() * g.out()) / g.in()};
+  const auto& attrs = g.attrs<CumulativeAttrs>();
+  const Tensor &x = g.in(), zero = equal(x, 0.0);
+  const auto options = [&](bool exclusive) {
+    return CumulativeOptions{static_cast<int>(attrs.axis), exclusive, attrs.reverse};
+  };
+  const Tensor first_zero = logical_and(zero, equal(cumsum(cast(zero, DType::int32), options(false)), 1));
+  const Tensor without = cumprod(where(first_zero, 1.0, x), options(attrs.exclusive));
+  return {where(first_zero, backwards(attrs, g.dout() * without),
+                where(zero, 0.0, backwards(attrs, g.dout() * g.out()) / where(zero, 1.0, x)))};
 }
 
 Tensor cumulative(const OpDef& op, const char* name, const TensorArg& x, const CumulativeOptions& options) {

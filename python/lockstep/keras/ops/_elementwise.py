@@ -88,11 +88,25 @@ fabs = _op(lambda x: _tf.abs(_float(x)))
 exp2 = _op(lambda x: _tf.pow(_tensor(2.0, _float(x).dtype), _float(x)))
 cbrt = _op(lambda x: _tf.sign(_float(x)) * _tf.pow(_tf.abs(_float(x)), 1.0 / 3.0))
 deg2rad, rad2deg = _op(lambda x: _float(x) * (_math.pi / 180.0)), _op(lambda x: _float(x) * (180.0 / _math.pi))
-hypot = _op(lambda x1, x2: _tf.sqrt(_ops.add(*(_tf.square(x) for x in _joined_float(x1, x2)))))
 signbit = _op(lambda x: _tf.less(_tensor(x), 0) if not _tensor(x).dtype.is_floating else
               _tf.logical_or(_tf.less(x, 0.0), _tf.less(_tf.reciprocal(_tf.where(_tf.equal(x, 0.0), x, _tf.ones_like(_tensor(x)))), 0.0)))
 fmod = _op(lambda x1, x2: _truncated_rest(*_joined(x1, x2)))
 ldexp = _op(lambda x1, x2: _float(x1) * exp2(_tensor(x2, _float(x1).dtype)))
+
+
+def _larger_first(a, b):
+    """By one condition: of equal numbers each is one of the two, for gradients too."""
+    swap = _tf.less(a, b)
+    return _tf.where(swap, b, a), _tf.where(swap, a, b)
+
+
+@_op
+def hypot(x1, x2):
+    """The square root of the sum of two squares, which may themselves leave the dtype's range."""
+    x1, x2 = (_tf.abs(x) for x in _joined_float(x1, x2))
+    large, small = _larger_first(x1, x2)
+    length = large * _tf.sqrt(1.0 + _tf.square(_tf.divide_no_nan(small, large)))
+    return _tf.where(_tf.logical_or(_tf.equal(x1, _math.inf), _tf.equal(x2, _math.inf)), _tensor(_math.inf, length.dtype), length)
 
 
 @_op
@@ -147,10 +161,9 @@ def i0(x):
 
 
 def _truncated_rest(a, b):
-    if a.dtype.is_floating:
-        return a - b * _tf.trunc(a / b)
-    rest = _tf.floormod(_tf.abs(a), _tf.abs(b))
-    return _tf.where(_tf.less(a, 0), -rest, rest)
+    below = _tf.less(a, 0)
+    rest = _tf.floormod(_tf.where(below, -a, a), _tf.abs(b))  # not abs(a), whose gradient at 0 is 0
+    return _tf.where(below, -rest, rest)
 
 
 @_op
@@ -164,17 +177,17 @@ def sinc(x):
 
 @_op
 def heaviside(x1, x2):
-    """0 below 0, x2 at it, 1 above."""
+    """0 below 0, x2 at it, 1 above; NaN stays."""
     x1, x2 = _joined_float(x1, x2)
-    return _tf.where(_tf.equal(x1, 0.0), x2 + _tf.zeros_like(x1), _tf.cast(_tf.greater(x1, 0.0), x1.dtype) + _tf.zeros_like(x2))
+    step = _tf.where(_tf.is_nan(x1), x1, _tf.cast(_tf.greater(x1, 0.0), x1.dtype))
+    return _tf.where(_tf.equal(x1, 0.0), x2, step)
 
 
 @_op
 def logaddexp(x1, x2):
     """log(exp(x1) + exp(x2)) without overflow."""
-    x1, x2 = _joined_float(x1, x2)
-    larger = _tf.maximum(x1, x2)
-    return _tf.where(_tf.is_inf(larger), larger, larger + _tf.log1p(_tf.exp(-_tf.abs(x1 - x2))))
+    large, small = _larger_first(*_joined_float(x1, x2))
+    return _tf.where(_tf.is_inf(large), large, large + _tf.log1p(_tf.exp(small - large)))
 
 
 logaddexp2 = _op(lambda x1, x2: logaddexp(*(x * _math.log(2.0) for x in _joined_float(x1, x2))) / _math.log(2.0))

@@ -131,13 +131,7 @@ def bincount(x, weights=None, minlength=0, sparse=False):
         raise ValueError("bincount: there are no sparse tensors")
     x = x if x.dtype in (dtypes.int32, dtypes.int64) else _ops.cast(x, dtypes.int32)
     dtype = dtypes.int32 if weights is None else _tensor(weights).dtype
-    if x.ndim < 2:
-        return _tf.bincount(x, weights, minlength=minlength, dtype=dtype)
-    length = _max(int(_tf._known(x, "bincount").max(initial=-1)) + 1, minlength)
-    rows = _tf.reshape(x, [-1, x.shape[-1]])
-    loads = [None] * rows.shape[0] if weights is None else _ops.unstack(_tf.reshape(_tensor(weights), rows.shape), 0)
-    made = [_tf.bincount(row, load, minlength=length, dtype=dtype) for row, load in zip(_ops.unstack(rows, 0), loads)]
-    return _tf.reshape(_tf.stack(made), [*x.shape[:-1], length])
+    return _tf.bincount(x, weights, minlength=minlength, dtype=dtype, axis=-1)
 
 
 def _of_each_once(x, sorted=True, return_index=False, return_inverse=False, return_counts=False, axis=None, size=None, fill_value=None):

@@ -108,8 +108,9 @@ def resize(images, size, interpolation="bilinear", antialias=False, crop_to_aspe
         part = [_max(_min(high, wide * height // width), 1), _max(_min(wide, high * width // height), 1)]
         x = _tf.slice(x, [0, (high - part[0]) // 2, (wide - part[1]) // 2, 0], [-1, *part, -1])
     elif pad_to_aspect_ratio:
-        more = [_max(high, wide * height // width) - high, _max(wide, high * width // height) - wide]
-        x = _tf.pad(x, [[0, 0], *([extra // 2, extra - extra // 2] for extra in more), [0, 0]], constant_values=fill_value)
+        # As much on both sides, as the layer Resizing does it: of an odd number the last one is left out.
+        margins = [(_max(high, wide * height // width) - high) // 2, (_max(wide, high * width // height) - wide) // 2]
+        x = _tf.pad(x, [[0, 0], *([margin, margin] for margin in margins), [0, 0]], constant_values=fill_value)
     made = _ops.resize(x, [height, width], interpolation, bool(antialias))
     if made.dtype is not given.dtype:
         made = _tf.saturate_cast(_tf.round(made), given.dtype) if not given.dtype.is_floating else _ops.cast(made, given.dtype)

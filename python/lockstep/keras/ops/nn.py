@@ -32,7 +32,8 @@ def _activation(name):
     return _named(name, computed, function.__doc__)
 
 
-relu = _of_floats("relu", _tf.relu)
+# Integers stay integers.
+relu = _named("relu", lambda x: _tf.relu(_float(x) if _tensor(x).dtype is dtypes.bool else _tensor(x)), _tf.relu.__doc__)
 for _name in "leaky_relu elu celu glu hard_shrink soft_shrink squareplus threshold sparsemax".split():
     globals()[_name] = _activation(_name)
 
