@@ -123,6 +123,16 @@ _BY_NAME = {dtype.name: dtype for dtype in ALL} | {"half": float16, "double": fl
 _BY_TYPE = {float: float32, int: int32, __builtins__["bool"] if isinstance(__builtins__, dict) else __builtins__.bool: bool}
 
 
+_WIDER = {"int8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}  # what there is for those that there are not
+
+
+def _name_of(value):
+    try:
+        return np.dtype(value).name
+    except TypeError:
+        return str(value)
+
+
 def as_dtype(value):
     """The DType that a name, a type of NumPy or a type of Python stands for."""
     if isinstance(value, DType):
@@ -138,5 +148,6 @@ def as_dtype(value):
             found = None
     if found is None:
         names = ", ".join(dtype.name for dtype in ALL)
-        raise TypeError(f"no tensor holds elements of type {value!r}; there are {names}")
+        wider = _WIDER.get(_name_of(value))
+        raise TypeError(f"no tensor holds elements of type {value!r}; there are {names}" + (f": cast to {wider}, array.astype({wider!r})" if wider else ""))
     return found

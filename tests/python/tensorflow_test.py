@@ -95,6 +95,27 @@ class Numbers(unittest.TestCase):
                 getattr(where, name)
 
 
+    def test_gradients_of_products_with_zeros(self):
+        for numbers in ([2.0, 3.0, 4.0], [2.0, 0.0, 3.0, 5.0], [0.0, 2.0, 0.0, 3.0], [0.0, 0.0]):
+            for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True)):
+                x = tf.constant(numbers, tf.float64)
+                with tf.GradientTape(persistent=True) as tape:
+                    tape.watch(x)
+                    made, whole = tf.math.cumprod(x, 0, exclusive, reverse), tf.reduce_prod(x)
+                    total = tf.reduce_sum(made * tf.range(1.0, len(numbers) + 1.0, dtype=tf.float64))
+                weights = np.arange(1.0, len(numbers) + 1.0)
+
+                def value(array):  # what cumprod() makes, summed
+                    line = array[::-1] if reverse else array
+                    line = np.concatenate([[1.0], np.cumprod(line)[:-1]]) if exclusive else np.cumprod(line)
+                    return np.sum((line[::-1] if reverse else line) * weights)
+                for place in range(len(numbers)):  # products are linear in each of their factors
+                    ones, zeros = np.array(numbers), np.array(numbers)
+                    ones[place], zeros[place] = 1.0, 0.0
+                    self.assertAlmostEqual(tape.gradient(total, x).numpy()[place], value(ones) - value(zeros))
+                    self.assertAlmostEqual(tape.gradient(whole, x).numpy()[place], np.prod(ones))
+
+
 class Assertions(unittest.TestCase):
     def test_of_values(self):
         d = tf.debugging

@@ -26,9 +26,20 @@ Tensor backwards(const CumulativeAttrs& attrs, const Tensor& x) {
 
 TensorList grad_cumsum(const GradContext& g) { return {backwards(g.attrs<CumulativeAttrs>(), g.dout())}; }
 
-// Products of all other elements by division: exact where no element is 0.
+// Products of all other elements by division, but for the first element that is 0, with 1 in its place. What
+// stands behind it, the next 0 too, is multiplied by it.
 TensorList grad_cumprod(const GradContext& g) {
-  return {backwards(g.attrs<CumulativeAttrs>(), g.dout() * g.out()) / g.in()};
+  const auto& attrs = g.attrs<CumulativeAttrs>();
+  const int axis = static_cast<int>(attrs.axis);
+  const Tensor& x = g.in();
+  const Tensor zero = equal(x, 0.0), one = ones_like(x);
+  const Tensor before =
+      cumsum(cast(zero, x.dtype()), {.axis = axis, .exclusive = true, .reverse = attrs.reverse});
+  const Tensor first = logical_and(zero, equal(before, 0.0));
+  const Tensor others =
+      cumprod(where(first, one, x), {.axis = axis, .exclusive = attrs.exclusive, .reverse = attrs.reverse});
+  const Tensor divided = backwards(attrs, g.dout() * g.out()) / where(zero, one, x);
+  return {where(first, backwards(attrs, g.dout() * others), where(zero, zeros_like(x), divided))};
 }
 
 Tensor cumulative(const OpDef& op, const char* name, const TensorArg& x, const CumulativeOptions& options) {

@@ -70,10 +70,19 @@ TensorList grad_extremum(const GradContext& g) {
   return {hit * (reshape(g.dout(), kept) / hits)};
 }
 
-// Products of all other elements by division: exact where no element is 0.
+// Products of all other elements: by division, but for an element that is 0, whose others are not unless there
+// is another 0 among them.
 TensorList grad_prod(const GradContext& g) {
-  const Shape kept = kept_shape(g.in().shape(), g.attrs<ReduceAttrs>().axes);
-  return {reshape(g.dout() * g.out(), kept) / g.in()};
+  const auto& attrs = g.attrs<ReduceAttrs>();
+  const ReduceOptions kept{.axis = {attrs.axes.begin(), attrs.axes.end()}, .keepdims = true};
+  const Shape shape = kept_shape(g.in().shape(), attrs.axes);
+  const Tensor& x = g.in();
+  const Tensor zero = equal(x, 0.0), none = zeros_like(x);
+  const Tensor alone = equal(reduce_sum(cast(zero, x.dtype()), kept), 1.0);
+  const Tensor others = reduce_prod(where(zero, ones_like(x), x), kept);
+  const Tensor dout = reshape(g.dout(), shape);
+  return {where(zero, where(alone, dout * others, none),
+                dout * reshape(g.out(), shape) / where(zero, ones_like(x), x))};
 }
 
 SumOverStack sum_over_stack(const Attrs&, std::span<const TensorSpec>) {
