@@ -22,6 +22,7 @@ from . import audio, bitwise, config, data, debugging, distribute, image, io, li
 from .config import device
 from . import keras  # noqa: F401
 from . import _names
+from ._compat import compat
 from .keras._operations import between_layers as _between_layers
 
 # Values of models that are being put together may be given to functions of TensorFlow's, too.
@@ -83,24 +84,6 @@ class autograph(metaclass=_names.Namespace):
     @staticmethod
     def set_verbosity(level, alsologtostdout=False):
         pass
-
-
-class compat(metaclass=_names.Namespace):
-    """Texts and bytes of Python."""
-
-    @staticmethod
-    def as_bytes(bytes_or_text, encoding="utf-8"):
-        return bytes_or_text.encode(encoding) if isinstance(bytes_or_text, str) else bytes(bytes_or_text)
-
-    @staticmethod
-    def as_text(bytes_or_text, encoding="utf-8"):
-        return bytes_or_text if isinstance(bytes_or_text, str) else bytes_or_text.decode(encoding)
-
-    as_str = as_text
-
-    @staticmethod
-    def as_str_any(value, encoding="utf-8"):
-        return compat.as_text(value, encoding) if isinstance(value, bytes) else str(value)
 
 
 class name_scope:

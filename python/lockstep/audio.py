@@ -48,7 +48,7 @@ def encode_wav(audio, sample_rate, name=None):
     array, rate = np.asarray(convert_to_tensor(audio), np.float32), int(sample_rate)
     if array.ndim != 2 or not array.size:
         raise errors.InvalidArgumentError(f"encode_wav: takes audio of shape (samples, channels), received {array.shape}")
-    samples = np.clip(np.round(array * 32767), -32768, 32767).astype("<i2").tobytes()
+    samples = np.clip(np.round(array * 32768), -32768, 32767).astype("<i2").tobytes()
     channels = array.shape[1]
     header = struct.pack("<4sI4s4sIHHIIHH4sI", b"RIFF", 36 + len(samples), b"WAVE", b"fmt ", 16, 1, channels, rate, 2 * channels * rate,
                          2 * channels, 16, b"data", len(samples))

@@ -2,7 +2,7 @@
 
 import collections
 
-from . import _lockstep
+from . import _lockstep, _names
 
 _config = _lockstep.config
 
@@ -59,7 +59,7 @@ set_soft_device_placement = _config.set_soft_device_placement
 get_soft_device_placement = _config.get_soft_device_placement
 
 
-class threading:
+class threading(metaclass=_names.Namespace):
     """Threads of kernels."""
     set_intra_op_parallelism_threads = staticmethod(_config.set_intra_op_parallelism_threads)
     get_intra_op_parallelism_threads = staticmethod(_config.get_intra_op_parallelism_threads)
@@ -67,7 +67,7 @@ class threading:
     get_inter_op_parallelism_threads = staticmethod(_config.get_inter_op_parallelism_threads)
 
 
-class optimizer:
+class optimizer(metaclass=_names.Namespace):
     """Of graphs: kept, and without effect."""
 
     _options = {}
@@ -87,7 +87,7 @@ class optimizer:
         return dict(cls._options)
 
 
-class experimental:
+class experimental(metaclass=_names.Namespace):
     """Names from before these were settled."""
     list_physical_devices = staticmethod(list_physical_devices)
     list_logical_devices = staticmethod(list_logical_devices)

@@ -10,7 +10,7 @@ import os
 
 import numpy as np
 
-from . import _lockstep, _texts, _tracing, dtypes, errors, nest
+from . import _lockstep, _names, _texts, _tracing, dtypes, errors, nest
 from ._lockstep import Tensor, Variable
 from .tensor import TensorShape, TensorSpec, convert_to_tensor
 
@@ -593,7 +593,7 @@ def _default_of(fields, na_value):
     return ""
 
 
-class experimental:
+class experimental(metaclass=_names.Namespace):
     """Names from before these were settled."""
     Counter = Dataset.counter
     AUTOTUNE = AUTOTUNE

@@ -2,7 +2,7 @@
 
 import enum
 
-from . import _lockstep, _tracing, data, nest
+from . import _lockstep, _names, _tracing, data, nest
 from ._lockstep import Distributed as _Distributed
 from .function import untraced
 from .tensor import convert_to_tensor, is_tensor
@@ -40,7 +40,7 @@ class ReductionToOneDevice(_CrossDeviceOps):
     number = 3
 
 
-class experimental:
+class experimental(metaclass=_names.Namespace):
     """Names from before these were settled."""
 
     class CommunicationImplementation(enum.Enum):
@@ -293,7 +293,7 @@ class ValueContext:
         self.num_replicas_in_sync = num_replicas_in_sync
 
 
-def _names(devices):
+def _names_of(devices):
     if devices is None:
         return []
     return [getattr(device, "name", device) for device in ([devices] if isinstance(devices, str) else devices)]
@@ -313,7 +313,7 @@ class MirroredStrategy(Strategy):
     """
 
     def __init__(self, devices=None, cross_device_ops=None, **own):
-        super().__init__(_lockstep.Strategy.mirrored(_names(devices), _options(cross_device_ops, own)))
+        super().__init__(_lockstep.Strategy.mirrored(_names_of(devices), _options(cross_device_ops, own)))
 
 
 class OneDeviceStrategy(Strategy):
@@ -327,7 +327,7 @@ class CentralStorageStrategy(Strategy):
     """Variables on the CPU (or the one GPU) alone; all devices compute."""
 
     def __init__(self, compute_devices=None, parameter_device=None, **own):
-        super().__init__(_lockstep.Strategy.central_storage(_names(compute_devices), _options(own=own)))
+        super().__init__(_lockstep.Strategy.central_storage(_names_of(compute_devices), _options(own=own)))
 
 
 experimental.CentralStorageStrategy = CentralStorageStrategy
@@ -393,7 +393,7 @@ def in_cross_replica_context():
     return True
 
 
-class cluster_resolver:
+class cluster_resolver(metaclass=_names.Namespace):
     """Who is in a run follows from TF_CONFIG."""
 
     class TFConfigClusterResolver:

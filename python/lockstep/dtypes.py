@@ -35,7 +35,27 @@ class DType:
     def is_bool(self):
         return self.name == "bool"
 
-    is_complex = False
+    is_complex = is_quantized = False
+
+    @property
+    def is_unsigned(self):
+        return self.name == "uint8"
+
+    @property
+    def is_numeric(self):
+        return not self.is_bool
+
+    @property
+    def real_dtype(self):
+        return self
+
+    @property
+    def limits(self):
+        """The smallest and the largest value that images have: [0, 1] of floats."""
+        return (0, 1) if self.is_floating else (self.min, self.max)
+
+    def is_compatible_with(self, other):
+        return self == other
 
     @property
     def base_dtype(self):

@@ -2,7 +2,7 @@
 
 import os
 
-from . import _lockstep
+from . import _lockstep, _names
 
 _summary = _lockstep.summary
 _step = [None]
@@ -68,7 +68,7 @@ def flush(writer=None, name=None):
     _summary.flush() if writer is None else writer.flush()
 
 
-class experimental:
+class experimental(metaclass=_names.Namespace):
     @staticmethod
     def set_step(step):
         _step[0] = step

@@ -48,6 +48,39 @@ class TensorShape(tuple):
         other = TensorShape(other)
         return len(self) == len(other) and all(a == b or a is None or b is None for a, b in zip(self, other))
 
+    def assert_is_compatible_with(self, other):
+        if not self.is_compatible_with(other):
+            raise ValueError(f"shapes {self} and {TensorShape(other)} are incompatible")
+
+    def assert_is_fully_defined(self):
+        if not self.is_fully_defined():
+            raise ValueError(f"shape {self} is not fully defined")
+
+    def assert_has_rank(self, rank):
+        self.with_rank(rank)
+
+    def assert_same_rank(self, other):
+        self.with_rank(len(TensorShape(other)))
+
+    def merge_with(self, other):
+        """The sizes that one of both knows."""
+        self.assert_is_compatible_with(other)
+        return TensorShape(b if a is None else a for a, b in zip(self, TensorShape(other)))
+
+    def with_rank(self, rank):
+        return self._of_rank(len(self) == rank, f"of rank {rank}")
+
+    def with_rank_at_least(self, rank):
+        return self._of_rank(len(self) >= rank, f"of rank {rank} or more")
+
+    def with_rank_at_most(self, rank):
+        return self._of_rank(len(self) <= rank, f"of rank {rank} or less")
+
+    def _of_rank(self, is_so, words):
+        if not is_so:
+            raise ValueError(f"shape {self} is not {words}")
+        return self
+
     def concatenate(self, other):
         return TensorShape(tuple(self) + tuple(TensorShape(other)))
 

@@ -159,6 +159,28 @@ CASES = {
        for n in ((None, 4, 9) if name == "dct" and norm is None else (None,))},
     "mel": ("tf.signal.linear_to_mel_weight_matrix(7, 33, 16000, 80.0, 7600.0)",),
     "mfcc": ("tf.signal.mfccs_from_log_mel_spectrograms(a)", floats(3, 8)),
+    # tf.image
+    **{name: (f"tf.image.{name}(a)", positive(2, 3, 4, 3) / 3) for name in ("rgb_to_yuv", "yuv_to_rgb", "rgb_to_yiq", "yiq_to_rgb")},
+    "sobel_edges": ("tf.image.sobel_edges(a)", floats(2, 5, 4, 3)),
+    "draw_bounding_boxes": ("tf.image.draw_bounding_boxes(tf.stop_gradient(a), [[[0.1, 0.2, 0.8, 0.9], [0.5, -0.5, 1.5, 0.4], [0.3, 0.3, 0.3, 0.3]]], "
+                            "[[1.0, 0.0, 0.5], [0.0, 1.0, 0.25]])", floats(1, 9, 11, 3)),
+    "draw_bounding_boxes colours": ("tf.image.draw_bounding_boxes(tf.zeros([1, 40, 40, 4]), [[[i / 40, i / 40, 1 - i / 40, 1 - i / 40] for i in range(12)]], "
+                                    "None)",),
+    "nms scores": ("tf.image.non_max_suppression_with_scores(BOXES, SCORES, 6, 0.5, 0.2)",),
+    **{f"nms soft {threshold}": (f"tf.image.non_max_suppression_with_scores(BOXES, SCORES, 6, {threshold}, soft_nms_sigma=0.5)",) for threshold in (0.5, 1.0)},
+    "nms overlaps": ("tf.image.non_max_suppression_overlaps([[1.0, 0.6, 0.1], [0.6, 1.0, 0.2], [0.1, 0.2, 1.0]], [0.5, 0.9, 0.3], 3, 0.5)",),
+    **{f"nms combined {pad} {clip}": (f"tf.image.combined_non_max_suppression(BOXES.reshape(1, 6, 1, 4), np.stack([SCORES, SCORES[::-1]], 1)[None], 2, 5, 0.5, "
+                                      f"0.4, {pad}, {clip})",) for pad in (False, True) for clip in (False, True)},
+    # tf.io
+    "parse_tensor": ("[tf.io.parse_tensor(tf.io.serialize_tensor(x), x.dtype) for x in (a, tf.constant(3), tf.constant([[True], [False]]), tf.zeros([0, 2]))]",
+                     floats(300)),
+    "parse_tensor of bytes": ("tf.io.parse_tensor(bytes.fromhex('0801120812020802120208012208" "0000803f000000c0'), tf.float32)",),
+    "decode_compressed": ("tf.io.decode_raw(tf.io.decode_compressed(__import__('zlib').compress(bytes(range(9))), 'ZLIB'), tf.uint8)",),
+    "base64": ("tf.io.decode_raw(tf.io.decode_base64(tf.io.encode_base64(bytes(range(250, 256)))), tf.uint8)",),
+    "decode_wav": ("tf.audio.decode_wav(tf.audio.encode_wav(a, 8000))", floats(6, 2) / 1.4),
+    "decode_wav sizes": ("tf.audio.decode_wav(tf.audio.encode_wav(tf.stop_gradient(a), 8000), 3, 8)", floats(6, 2) / 1.4),
+    # losses of Keras'
+    **{name: (f"tf.keras.losses.{name}(a, b)", positive(3, 4) / 3, positive(3, 4, seed=1) / 3) for name in ("dice", "tversky", "KLD", "MAPE", "MSLE", "logcosh")},
     "fftshift": ("[tf.signal.fftshift(a), tf.signal.ifftshift(a, -1)]", floats(4, 5)),
 }
 
@@ -176,7 +198,7 @@ def computed(tf, name):
     """What a case gives: arrays, and the gradients behind them."""
     expression, *arguments = CASES[name]
     sources = [tf.constant(argument) for argument in arguments]
-    known = {"tf": tf, "np": np, **dict(zip("abc", sources))}
+    known = {"tf": tf, "np": np, "BOXES": BOXES, "SCORES": SCORES, **dict(zip("abc", sources))}
     with tf.GradientTape() as tape:
         watched = [source for source in sources if source.dtype.is_floating]
         tape.watch(watched)

@@ -122,5 +122,8 @@ class STFT(Initializer):
 _made["STFT"] = STFTInitializer = STFT
 globals().update({"constant": _made["Constant"], "glorot_uniform": _made["GlorotUniform"], "glorot_normal": _made["GlorotNormal"],
                   "he_normal": _made["HeNormal"], "he_uniform": _made["HeUniform"], "random_normal": _made["RandomNormal"],
-                  "random_uniform": _made["RandomUniform"], "truncated_normal": _made["TruncatedNormal"]})
+                  "random_uniform": _made["RandomUniform"], "truncated_normal": _made["TruncatedNormal"],
+                  "identity": _made["Identity"], "IdentityInitializer": _made["Identity"], "orthogonal": _made["Orthogonal"],
+                  "OrthogonalInitializer": _made["Orthogonal"], "lecun_normal": _made["LecunNormal"], "lecun_uniform": _made["LecunUniform"],
+                  "variance_scaling": _made["VarianceScaling"], "stft": STFT})
 get, deserialize, serialize = readers(Initializer, _made)
