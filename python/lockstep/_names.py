@@ -73,6 +73,7 @@ _INSTEAD = {name: words for names, words in {
     "isotonic_regression": "there is no op for it",
     "to_code to_graph": "Python's control flow is not rewritten: tf.cond and tf.while_loop are part of compiled programs",
     "hessians": "a tape in a tape differentiates twice: the outer one by jacobian()",
+    "create_rng_state": "tf.random.Generator.from_seed(seed) is a generator",
     "hash_bucket to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong": "keras.layers.Hashing(num_bins) gives texts numbers",
     "TorchModuleWrapper JaxLayer FlaxLayer": "layers are Lockstep's own; tensors of other libraries are taken by DLPack",
 }.items() for name in names.split()}

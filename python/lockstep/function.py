@@ -447,7 +447,7 @@ def foldl(fn, elems, initializer=None, **_):
     return nest.map_structure(lambda ys: ys[-1], scan(fn, elems, initializer))
 
 
-def foldr(fn, elems, initializer=None, **_):
+def foldr(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False, name=None):
     """The last of scan() that begins at the end."""
     return nest.map_structure(lambda ys: ys[0], scan(fn, elems, initializer, reverse=True))
 

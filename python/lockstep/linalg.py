@@ -40,7 +40,9 @@ def matrix_transpose(a, name="matrix_transpose", conjugate=False):
     return _ops.moveaxis(a, [-1], [-2])
 
 
-adjoint = matrix_transpose
+def adjoint(matrix, name=None):
+    """The last two dimensions swapped."""
+    return matrix_transpose(matrix)
 
 
 def cross(a, b, name=None):

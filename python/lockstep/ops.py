@@ -522,7 +522,9 @@ def dynamic_stitch(indices, data, name=None):
     return _ops.scatter_nd(_from_numpy(np.fromiter(last, np.int64, len(last))[:, None]), made, [int(places.max(initial=-1)) + 1, *rest])
 
 
-parallel_stack = stack
+def parallel_stack(values, name=None):
+    """Joined along a new first dimension."""
+    return stack(values)
 
 
 def unravel_index(indices, dims, name=None):
@@ -577,7 +579,11 @@ def shape_n(input, out_type=dtypes.int32, name=None):
     return [shape(part, out_type) for part in input]
 
 
-guarantee_const = globals()["identity"]
+def guarantee_const(input, name=None):
+    """The tensor itself."""
+    return _ops.identity(input)
+
+
 realdiv = globals()["divide"]
 
 

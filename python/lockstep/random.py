@@ -112,11 +112,6 @@ class Algorithm(enum.Enum):
     PHILOX, THREEFRY, AUTO_SELECT = 1, 2, 3
 
 
-def create_rng_state(seed, alg=None):
-    """What a generator of this seed begins with."""
-    return Generator.from_seed(seed).state
-
-
 # --- by a seed alone -----------------------------------------------------------------------------------------------------
 
 def _of_seed(seed):
@@ -146,12 +141,12 @@ def stateless_shuffle(value, seed, alg="auto_select", name=None):
     return _ops.shuffle(value, _of_seed(seed)._generator)
 
 
-def split(seed, num=2, alg="auto_select", name=None):
+def split(seed, num=2, alg="auto_select"):
     """Seeds, a row each, that have nothing to do with each other."""
     return _ops.uniform([int(num), 2], 0.0, float(2**31 - 1), dtypes.int32, _of_seed(seed)._generator)
 
 
-def fold_in(seed, data, alg="auto_select", name=None):
+def fold_in(seed, data, alg="auto_select"):
     """Another seed for every integer."""
     low, high = (int(part) & 0xffffffff for part in np.asarray(convert_to_tensor(seed)))
     mixed = ((low << 32 | high) * 0x9E3779B97F4A7C15 + (int(data) + 1) * 0xBF58476D1CE4E5B9) % 2**64
@@ -226,6 +221,5 @@ def uniform_candidate_sampler(true_classes, num_true, num_sampled, unique, range
 class experimental(metaclass=_names.Namespace):
     """Names from before these were settled."""
     Algorithm, Generator = Algorithm, Generator
-    create_rng_state, get_global_generator = staticmethod(create_rng_state), staticmethod(get_global_generator)
-    set_global_generator = staticmethod(set_global_generator)
+    get_global_generator, set_global_generator = staticmethod(get_global_generator), staticmethod(set_global_generator)
     stateless_fold_in, stateless_shuffle, stateless_split = staticmethod(fold_in), staticmethod(stateless_shuffle), staticmethod(split)

@@ -149,10 +149,13 @@ def to_number(input, out_type="float32", name=None):
     return convert_to_tensor(np.asarray(_of_each(float if dtype.is_floating else int, input), dtype.as_numpy_dtype))
 
 
-def as_string(input, precision=-1, name=None):
-    """Numbers as texts; floats with so many digits behind the point, six where nobody says."""
+def as_string(input, precision=-1, scientific=False, shortest=False, width=-1, fill="", name=None):
+    """Numbers as texts, as C writes them: floats with so many digits behind the point, six where nobody says; with powers of ten, or as short
+    as they can be; filled up to a width."""
+    if fill not in ("", "0", "+", "-", " ") or scientific and shortest:
+        raise ValueError(f"as_string: fill is one of 0, +, - and a space, and a number is scientific or shortest, received {fill!r}, {scientific} and {shortest}")
     array = np.asarray(convert_to_tensor(input))
-    digits = 6 if precision < 0 else precision
-    made = [str(value).lower() if array.dtype == np.bool_ else f"{value:.{digits}f}" if array.dtype.kind == "f" else str(value)
-            for value in array.reshape(-1).tolist()]
+    form = f"%{fill}{width if width > -1 else ''}"
+    form += "d" if array.dtype.kind != "f" else f"{f'.{precision}' if precision > -1 else ''}{'e' if scientific else 'g' if shortest else 'f'}"
+    made = [str(value).lower() if array.dtype == np.bool_ else form % value for value in array.reshape(-1).tolist()]
     return Texts(np.array(made, dtype=object).reshape(array.shape))

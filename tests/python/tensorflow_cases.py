@@ -98,6 +98,9 @@ CASES = {
     "histogram": ("[tf.histogram_fixed_width(a, [-1.0, 1.0], 7), tf.histogram_fixed_width_bins(a, [-1.0, 1.0], 7)]", floats(5, 6)),
     "foldr": ("tf.foldr(lambda s, x: s * 0.5 + x, a)", floats(5, 2)),
     "foldr initial": ("tf.foldr(lambda s, x: s * 0.5 + x, a, tf.ones([2]))", floats(5, 2)),
+    "as_string": ("[tf.strings.length(tf.strings.as_string([1.5, -0.001234567, 7.0], **options)) for options in ({}, {'precision': 2}, {'scientific': True}, "
+                  "{'shortest': True}, {'width': 12}, {'width': 12, 'fill': '0', 'precision': 1}, {'fill': '+'})] + "
+                  "[tf.strings.length(tf.strings.as_string([7, -123], width=6, fill=fill)) for fill in ('', '0', '+', '-', ' ')]",),
     "scalar_mul": ("tf.scalar_mul(3.0, a)", floats(4)),
     "grad_pass_through": ("tf.grad_pass_through(tf.round)(a)", floats(5)),
     "tuple": ("tf.tuple([a, b])", floats(4), floats(2)),

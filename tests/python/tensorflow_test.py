@@ -531,6 +531,29 @@ class Rest(unittest.TestCase):
         self.assertEqual((bool(tf.io.is_jpeg(whole)), tf.io.extract_jpeg_shape(whole).numpy().tolist()), (True, [5, 7, 3]))
         self.assertEqual(tf.image.decode_and_crop_jpeg(whole, [1, 2, 3, 4]).shape, (3, 4, 3))
 
+    def test_summaries_of_texts_images_and_sounds(self):
+        s = tf.summary
+        with tempfile.TemporaryDirectory() as folder:
+            writer = s.create_file_writer(folder)
+            with writer.as_default(step=3):
+                self.assertTrue(s.text("note", ["**a**", "b"]))
+                self.assertTrue(s.image("drawn", tf.ones([5, 4, 6, 3]), max_outputs=2))
+                self.assertTrue(s.audio("heard", tf.zeros([1, 9, 1]), 8000))
+                with s.record_if(lambda: False), s.create_noop_writer().as_default():
+                    self.assertFalse(s.should_record_summaries())
+                    self.assertFalse(s.scalar("x", 1.0) or s.histogram("x", [1.0]) or s.text("x", "y"))
+                with self.assertRaisesRegex(ValueError, "count, height"):
+                    s.image("drawn", tf.ones([4, 6, 3]))
+                with self.assertRaisesRegex(NotImplementedError, "outside of functions"):
+                    tf.function(lambda x: s.image("drawn", x))(tf.ones([1, 4, 6, 3]))
+            writer.flush()
+            events = [bytes(event.numpy()) for event in tf.data.TFRecordDataset([os.path.join(folder, name) for name in os.listdir(folder)])]
+        self.assertEqual(len(events), 4)
+        for event, parts in zip(events[1:], ((b"note", b"**a**"), (b"drawn", b"\x42\x016\x42\x014", b"PNG"), (b"heard", b"RIFF"))):
+            for part in parts:
+                self.assertIn(part, event)
+        self.assertEqual(events[2].count(b"PNG"), 2)
+
     def test_names_of_the_first_version(self):
         v1 = tf.compat.v1
         v1.enable_eager_execution()
