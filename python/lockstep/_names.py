@@ -72,6 +72,8 @@ _INSTEAD = {name: words for names, words in {
     "fractional_avg_pool fractional_max_pool": "keras.ops.adaptive_average_pool and adaptive_max_pool make images of any size",
     "isotonic_regression": "there is no op for it",
     "to_code to_graph": "Python's control flow is not rewritten: tf.cond and tf.while_loop are part of compiled programs",
+    "sample_distorted_bounding_box stateless_sample_distorted_bounding_box generate_bounding_box_proposals extract_glimpse":
+        "parts of images are of a size that is known when a function is traced: random_crop, crop_and_resize and the layer RandomZoom",
     "hessians": "a tape in a tape differentiates twice: the outer one by jacobian()",
     "create_rng_state": "tf.random.Generator.from_seed(seed) is a generator",
     "hash_bucket to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong": "keras.layers.Hashing(num_bins) gives texts numbers",

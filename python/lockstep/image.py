@@ -4,7 +4,7 @@ import collections
 
 import numpy as np
 
-from . import _lockstep, dtypes, io, random
+from . import _lockstep, dtypes, errors, io, random
 from .ops import _sizes, pad
 from .tensor import convert_to_tensor
 
@@ -412,6 +412,50 @@ def ssim(img1, img2, max_val, filter_size=11, filter_sigma=1.5, k1=0.01, k2=0.03
     img1, img2 = (convert_image_dtype(image, dtypes.float32) for image in (img1, img2))
     return _of_keras("ssim")(img1, img2, max_val=largest, filter_size=filter_size, filter_sigma=filter_sigma, k1=k1, k2=k2,
                              data_format="channels_last")
+
+
+def ssim_multiscale(img1, img2, max_val, power_factors=(0.0448, 0.2856, 0.3001, 0.2363, 0.1333), filter_size=11, filter_sigma=1.5, k1=0.01, k2=0.03):
+    """How alike images are in structure at several scales, each half as large as the one before it: 1 for the same."""
+    largest = float(_largest(img1, max_val))
+    img1, img2 = (convert_image_dtype(image, dtypes.float32) for image in (img1, img2))
+    scales = []
+    for scale in range(len(power_factors)):
+        if scale:
+            img1, img2 = (_halved(image) for image in (img1, img2))
+        whole, contrast = _similarity(img1, img2, largest, filter_size, filter_sigma, k1, k2)
+        scales.append(_ops.relu(contrast if scale + 1 < len(power_factors) else whole))
+    made = scales[0] ** power_factors[0]
+    for part, factor in zip(scales[1:], power_factors[1:]):
+        made = made * part ** factor
+    return _ops.reduce_mean(made, [made.ndim - 1], False)
+
+
+def _halved(image):
+    *outer, height, width, channels = image._shape
+    flat = pad(_ops.reshape(image, [-1, height, width, channels]), [[0, 0], [0, height % 2], [0, width % 2], [0, 0]], "SYMMETRIC")
+    made = _ops.avg_pool2d(flat, [2], [2], "valid", "channels_last")
+    return _ops.reshape(made, [*outer, *made._shape[1:]])
+
+
+def _similarity(x, y, largest, size, sigma, k1, k2):
+    """For each channel the mean similarity of structure, and that of contrast alone."""
+    *outer, height, width, channels = x._shape
+    if min(height, width) < size:
+        raise errors.InvalidArgumentError(f"ssim_multiscale: images of {height} x {width} pixels are smaller than the filter of {size}; give larger ones, a "
+                                          "smaller filter_size or fewer power_factors")
+    line = np.exp(-0.5 * ((np.arange(size) - (size - 1) / 2.0) / sigma) ** 2)
+    weights = np.outer(line, line) / line.sum() ** 2
+    filters = convert_to_tensor(np.repeat(weights[:, :, None, None], channels, 2).astype(np.float32))
+
+    def blurred(image):
+        flat = _ops.reshape(image, [-1, height, width, channels])
+        return _ops.depthwise_conv2d(flat, filters, [1], "valid", [1], "channels_last")
+    c1, c2 = (k1 * largest) ** 2, (k2 * largest) ** 2
+    mean_x, mean_y = blurred(x), blurred(y)
+    product, squares = mean_x * mean_y, _ops.square(mean_x) + _ops.square(mean_y)
+    contrast = (2.0 * (blurred(x * y) - product) + c2) / (blurred(_ops.square(x) + _ops.square(y)) - squares + c2)
+    whole = (2.0 * product + c1) / (squares + c1) * contrast
+    return tuple(_ops.reshape(_ops.reduce_mean(part, [1, 2], False), [*outer, channels]) for part in (whole, contrast))
 
 
 def total_variation(images, name=None):

@@ -66,10 +66,22 @@ def encode_jpeg(image, format="", quality=95, *args, **kwargs):
     return _io.encode_jpeg(image, quality)
 
 
+class TFRecordOptions:
+    """How a file of records is written: it is not compressed."""
+
+    def __init__(self, compression_type=None, flush_mode=None, input_buffer_size=None, output_buffer_size=None, window_bits=None,
+                 compression_level=None, compression_method=None, mem_level=None, compression_strategy=None):
+        self.compression_type = compression_type
+
+
 class TFRecordWriter:
     """Writes a file of records."""
 
     def __init__(self, path, options=None):
+        kind = getattr(options, "compression_type", options)
+        if kind:
+            raise NotImplementedError(f"TFRecordWriter: files of records are not compressed while they are written, {kind!r} was asked for; what gzip makes of "
+                                      "one is read as it is")
         self._writer = _io.TFRecordWriter(os.fspath(path))
 
     def write(self, record):

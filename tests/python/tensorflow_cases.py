@@ -104,6 +104,24 @@ CASES = {
     "scalar_mul": ("tf.scalar_mul(3.0, a)", floats(4)),
     "grad_pass_through": ("tf.grad_pass_through(tf.round)(a)", floats(5)),
     "tuple": ("tf.tuple([a, b])", floats(4), floats(2)),
+    # variables
+    **{f"variable {name}": (f"tf.Variable(a).{name}(tf.IndexedSlices(tf.constant([[0.5, 2.0], [-1.0, 4.0], [2.0, 3.0]]), tf.constant([2, 0, 2]))) + 0.0",
+                            floats(4, 2)) for name in ("scatter_max", "scatter_min", "scatter_mul", "scatter_div", "scatter_add")},
+    "variable gather_nd": ("[tf.Variable(a).gather_nd([[1, 0], [2, 1]]), tf.Variable(a).sparse_read([3, 0])]", floats(4, 2)),
+    "TensorArray": ("tf.TensorArray(tf.float32, 3).split(a, [1, 3, 0]).identity().read(1)", floats(4, 2)),
+    # tf.strings
+    "ngrams": ("[tf.cast(tf.strings.ngrams([['a', 'b', 'c'], ['d', 'e', 'f']], 2) == [['a b', 'b c'], ['d e', 'e f']], tf.int32), "
+               "tf.strings.length(tf.strings.ngrams(['aa', 'b', 'c'], [1, 3], '|', ('<', '>>'))), "
+               "tf.strings.length(tf.strings.ngrams(['aa', 'b', 'c'], [3], '|', '#', 1)), "
+               "tf.strings.length(tf.strings.ngrams(['aa', 'b'], 3, preserve_short_sequences=True)), tf.strings.length(tf.strings.ngrams(['aa', 'b'], 3))]",),
+    "format": ("[tf.cast(tf.strings.format('x {} y {}', (tf.constant([1.5, 2]), tf.range(10))) == 'x [1.5 2] y [0 1 2 ... 7 8 9]', tf.int32), "
+               "tf.cast(tf.strings.format('{}', tf.constant('s')) == '\"s\"', tf.int32), tf.strings.length(tf.strings.format('{}', tf.reshape(tf.range(6), [2, 3]))), "
+               "tf.strings.length(tf.strings.format('<?>', tf.constant([True, False]), '?'))]",),
+    "transcode": ("[tf.io.decode_raw(x, tf.uint8) for x in (tf.strings.unicode_transcode(b'h\\xe9', 'ISO-8859-1', 'UTF-8'), "
+                  "tf.strings.unicode_transcode('h\\u00e9', 'UTF-8', 'UTF-16-BE'), tf.strings.unicode_transcode(b'a\\xffb', 'UTF-8', 'UTF-8'), "
+                  "tf.strings.unicode_transcode(b'a\\xffb', 'UTF-8', 'UTF-8', 'ignore'))]",),
+    "split with offsets": ("tf.strings.unicode_split_with_offsets('h\\u00e9y', 'UTF-8')[1]",),
+    "unsorted_segment_join": ("tf.strings.length(tf.strings.unsorted_segment_join(['a', 'bb', 'c', 'd'], [2, 0, 2, 0], 3, ', '))",),
     # tf.math
     "lgamma": ("tf.math.lgamma(a)", np.array([0.5, 1.001, 1.5, 1.999, 2.5, -0.5, -1.5, -7.3, 1e-3, 9.9, 37.2, 1e8], np.float32)),
     "lgamma wide": ("tf.math.lgamma(a)", np.array([0.5, 1.001, 1.5, 1.999, 2.5, -0.5, -1.5, -7.3, 1e-3, 9.9, 37.2, 1e8, 1e200], np.float64)),
@@ -165,6 +183,8 @@ CASES = {
     # tf.image
     **{name: (f"tf.image.{name}(a)", positive(2, 3, 4, 3) / 3) for name in ("rgb_to_yuv", "yuv_to_rgb", "rgb_to_yiq", "yiq_to_rgb")},
     "sobel_edges": ("tf.image.sobel_edges(a)", floats(2, 5, 4, 3)),
+    "ssim_multiscale": ("tf.image.ssim_multiscale(a, b, 1.0, (0.2, 0.5, 0.3), filter_size=5)", np.abs(floats(2, 25, 30, 2)) / 2,
+                        np.abs(floats(2, 25, 30, 2)) / 2 + floats(2, 25, 30, 2, seed=3) / 20),
     "draw_bounding_boxes": ("tf.image.draw_bounding_boxes(tf.stop_gradient(a), [[[0.1, 0.2, 0.8, 0.9], [0.5, -0.5, 1.5, 0.4], [0.3, 0.3, 0.3, 0.3]]], "
                             "[[1.0, 0.0, 0.5], [0.0, 1.0, 0.25]])", floats(1, 9, 11, 3)),
     "draw_bounding_boxes colours": ("tf.image.draw_bounding_boxes(tf.zeros([1, 40, 40, 4]), [[[i / 40, i / 40, 1 - i / 40, 1 - i / 40] for i in range(12)]], "

@@ -282,6 +282,23 @@ class Pipelines(unittest.TestCase):
         sums = Data.range(5).window(2).map(lambda window: window.reduce(np.int64(0), lambda total, x: total + x))
         self.assertEqual(rows(sums), [1, 5, 4])
 
+    def test_older_names(self):
+        e = tf.data.experimental
+        self.assertEqual(rows(Data.range(4).apply(e.map_and_batch(lambda x: x * 2, 2))), [[0, 2], [4, 6]])
+        self.assertEqual(rows(Data.range(4).batch(2).apply(e.unbatch()).apply(e.take_while(lambda x: x < 3)).apply(e.enumerate_dataset(5))),
+                         [(5, 0), (6, 1), (7, 2)])
+        self.assertEqual(sorted(rows(Data.range(3).apply(e.shuffle_and_repeat(3, 2, 1)))), [0, 0, 1, 1, 2, 2])
+        self.assertEqual(rows(Data.range(2).apply(e.parallel_interleave(lambda x: Data.range(2), 1)).apply(e.prefetch_to_device("/cpu:0"))), [0, 1, 0, 1])
+        self.assertEqual(int(e.get_single_element(Data.range(1))), 0)
+        self.assertTrue(bool(e.get_next_as_optional(iter(Data.range(1))).has_value()))
+        self.assertEqual(e.get_structure(Data.range(1)), Data.range(1).element_spec)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "r")
+            with tf.io.TFRecordWriter(path, tf.io.TFRecordOptions()) as writer:
+                writer.write(b"a")
+            with self.assertRaisesRegex(NotImplementedError, "not compressed"):
+                tf.io.TFRecordWriter(path, "GZIP")
+
     def test_counts_and_kinds(self):
         self.assertEqual(rows(Data.from_tensor_slices([3, 1, 3]).unique()), [3, 1])
         counted = Data.counter(start=2, step=3)
