@@ -219,29 +219,28 @@ def _conv_transpose(name, dims, default):
         sizes = list(input.shape[2:] if first else input.shape[1:-1])
         wanted = asked[2:] if first else asked[1:-1]
         reach = [(kernel - 1) * dilation + 1 for kernel, dilation in zip(filters.shape, dilations)]
-        # What the convolution whose gradient this is leaves out before the first pixel and behind the last one.
-        if isinstance(padding, str):
-            same = padding.upper() == "SAME"
-            cut = [max((size - 1) * stride + far - want, 0) if same else 0 for size, stride, far, want in zip(sizes, strides, reach, wanted)]
+        same = isinstance(padding, str) and padding.upper() == "SAME"
+        if same:
+            cut = [max((size - 1) * stride + far - want, 0) for size, stride, far, want in zip(sizes, strides, reach, wanted)]
             pairs = [(part // 2, part - part // 2) for part in cut]
-        else:
-            pairs = [tuple(pair) for pair in (padding[2:] if first else padding[1:-1])]
-        fits = [(want + sum(pair) - far) // stride + 1 for want, pair, far, stride in zip(wanted, pairs, reach, strides)]
-        if isinstance(padding, str) and same:
             fits = [-(-want // stride) for want, stride in zip(wanted, strides)]
-        if fits != sizes or asked[0] not in (-1, input.shape[0]) or asked[1 if first else -1] != filters.shape[-2]:
+        else:
+            pairs = [(0, 0)] * dims if isinstance(padding, str) else [tuple(pair) for pair in (padding[2:] if first else padding[1:-1])]
+            fits = [(want + sum(pair) - far) // stride + 1 for want, pair, far, stride in zip(wanted, pairs, reach, strides)]
+        # The examples are those of the input: a layer is tried with another number of them than a program may have written down.
+        if fits != sizes or asked[1 if first else -1] != filters.shape[-2]:
             raise errors.InvalidArgumentError(f"{what}: a convolution of an output of shape {tuple(asked)} with filters of shape {filters.shape}, strides "
                                               f"{strides} and padding {padding!r} does not give an input of shape {input.shape}")
-        if isinstance(padding, str) and same and wanted == [size * stride for size, stride in zip(sizes, strides)]:
+        if same and wanted == [size * stride for size, stride in zip(sizes, strides)]:
             return op(input, filters, strides, "same", [], dilations, _channels(data_format))
         whole = op(input, filters, strides, "valid", [], dilations, _channels(data_format))
-        before, after, begin = [0] * (dims + 2), [0] * (dims + 2), [0] * (dims + 2)
-        size = list(whole.shape)
+        # Its margins are cut off; behind the last pixel that the input reaches there are zeros.
+        begin, size, after = [0] * (dims + 2), list(whole.shape), [0] * (dims + 2)
         for place, (want, pair) in enumerate(zip(wanted, pairs), 2 if first else 1):
             begin[place] = pair[0]
             size[place] = min(want, whole.shape[place] - pair[0])
             after[place] = want - size[place]
-        return _ops.pad(_ops.slice(whole, begin, size), before, after, "CONSTANT", 0.0)
+        return _ops.pad(_ops.slice(whole, begin, size), [0] * (dims + 2), after, "CONSTANT", 0.0)
     what = conv.__name__ = name
     conv.__doc__ = "The gradient of a convolution: every pixel adds the filters to the output, which is of this shape."
     return conv

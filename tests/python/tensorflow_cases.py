@@ -217,16 +217,21 @@ def digest(array):
     return np.array([np.sum(flat * floats(flat.size, seed=seed, dtype=np.float64)) for seed in range(4)])
 
 
+def function_of(tf, name):
+    """The function of a, b and c that a case is, which gives a list."""
+    def call(*sources):
+        made = eval(CASES[name][0], {"tf": tf, "np": np, "BOXES": BOXES, "SCORES": SCORES, **dict(zip("abc", sources))})
+        return list(made) if isinstance(made, (list, tuple)) else [made]
+    return call
+
+
 def computed(tf, name):
     """What a case gives: arrays, and the gradients behind them."""
-    expression, *arguments = CASES[name]
-    sources = [tf.constant(argument) for argument in arguments]
-    known = {"tf": tf, "np": np, "BOXES": BOXES, "SCORES": SCORES, **dict(zip("abc", sources))}
+    sources = [tf.constant(argument) for argument in CASES[name][1:]]
     with tf.GradientTape() as tape:
         watched = [source for source in sources if source.dtype.is_floating]
         tape.watch(watched)
-        made = eval(expression, known)
-        made = list(made) if isinstance(made, (list, tuple)) else [made]
+        made = function_of(tf, name)(*sources)
         sums = [tf.reduce_sum(one * tf.cast(tf.constant(floats(*one.shape, seed=7)), one.dtype)) for one in made if one.dtype.is_floating]
         total = tf.add_n([tf.cast(one, sums[0].dtype) for one in sums]) if sums and watched else None
     gradients = tape.gradient(total, watched) if total is not None else []
