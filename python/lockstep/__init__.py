@@ -56,8 +56,31 @@ def executing_eagerly():
     return not zeros([]).symbolic  # noqa: F405
 
 
-class test(metaclass=_names.Namespace):
-    """What this machine and this build can do."""
+class _Testing(_names.Namespace):
+    def __getattr__(cls, name):
+        if name in ("TestCase", "main"):
+            from . import _testing  # which takes unittest, that nothing else needs
+            return getattr(_testing, name)
+        return super().__getattr__(name)
+
+
+class test(metaclass=_Testing):
+    """What this machine and this build can do, and tests of tensors: TestCase and main."""
+
+    is_built_with_gpu_support = staticmethod(_lockstep.config.is_built_with_cuda)
+
+    @staticmethod
+    def is_built_with_rocm():
+        return False
+
+    @staticmethod
+    def is_built_with_xla():
+        return False
+
+    @staticmethod
+    def is_cpu_target_available(target):
+        import platform
+        return target == ("arm64" if platform.machine() == "aarch64" else "x86")
 
     @staticmethod
     def is_gpu_available(cuda_only=False, min_cuda_compute_capability=None):
@@ -119,7 +142,9 @@ class experimental(metaclass=_names.Namespace):
                 raise errors.InvalidArgumentError(f"from_dlpack: takes elements in host memory that lie in row-major order and are aligned, received "
                                                   f"{dlcapsule!r}; have the other library copy them to the CPU, contiguous") from None
 
-    class numpy:
+    class numpy(metaclass=_names.Namespace):
+        _instead = "keras.ops has NumPy's functions, for tensors and under tapes"
+
         @staticmethod
         def experimental_enable_numpy_behavior(*_, **__):
             pass

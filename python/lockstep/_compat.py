@@ -1,6 +1,5 @@
 """tf.compat: texts and bytes of Python, and the few names of TensorFlow 1 that programs of today still say."""
 
-import logging as _python
 import numbers
 import os
 
@@ -9,20 +8,16 @@ import numpy as np
 from . import _lockstep, _names
 
 
-class _Logging(metaclass=_names.Namespace):
-    """The logger of Python that is called lockstep."""
-
-    DEBUG, INFO, WARN, ERROR, FATAL = _python.DEBUG, _python.INFO, _python.WARNING, _python.ERROR, _python.CRITICAL
-    _logger = _python.getLogger("lockstep")
-    debug, info, warning, warn, error, fatal, log = (_logger.debug, _logger.info, _logger.warning, _logger.warning, _logger.error, _logger.critical,
-                                                     _logger.log)
-    set_verbosity, get_verbosity = _logger.setLevel, _logger.getEffectiveLevel
+class _First(_names.Namespace):
+    def __getattr__(cls, name):
+        if name == "logging":
+            from . import _logging  # which takes logging, that nothing else needs
+            return _logging.logging
+        return super().__getattr__(name)
 
 
-class _V1(metaclass=_names.Namespace):
+class _V1(metaclass=_First):
     """What programs say at their beginning; there is no TensorFlow 1."""
-
-    logging = _Logging
 
     @staticmethod
     def set_random_seed(seed):

@@ -74,6 +74,13 @@ _INSTEAD = {name: words for names, words in {
     "to_code to_graph": "Python's control flow is not rewritten: tf.cond and tf.while_loop are part of compiled programs",
     "sample_distorted_bounding_box stateless_sample_distorted_bounding_box generate_bounding_box_proposals extract_glimpse":
         "parts of images are of a size that is known when a function is traced: random_crop, crop_and_resize and the layer RandomZoom",
+    "ThresholdedReLU": "keras.layers.ReLU(threshold=theta) is the same",
+    "RandomHeight RandomWidth RandomElasticTransform AugMix": "the layers RandomZoom, RandomShear, RandomPerspective and RandAugment change images",
+    "SKLearnClassifier SKLearnRegressor SKLearnTransformer wrappers": "there are no wrappers for scikit-learn: fit, predict and evaluate take arrays",
+    "visualization plot_image_gallery": "tf.image.draw_bounding_boxes draws boxes",
+    "distribution DeviceMesh LayoutMap DataParallel ModelParallel": "tf.distribute has strategies for several devices and machines",
+    "StatelessScope SymbolicScope": "there are no stateless calls: variables are changed where they are",
+    "OrbaxCheckpoint": "keras.callbacks.ModelCheckpoint and tf.train.CheckpointManager keep checkpoints",
     "hessians": "a tape in a tape differentiates twice: the outer one by jacobian()",
     "create_rng_state": "tf.random.Generator.from_seed(seed) is a generator",
     "hash_bucket to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong": "keras.layers.Hashing(num_bins) gives texts numbers",
@@ -109,4 +116,6 @@ class Namespace(type):
 
     def __getattr__(cls, name):
         module = cls.__module__.partition(".")[2]
-        raise missing(".".join(part for part in ("tensorflow", module, cls.__qualname__) if part), name, vars(cls))
+        error = missing(".".join(part for part in ("tensorflow", module, cls.__qualname__) if part), name, vars(cls))
+        instead = vars(cls).get("_instead")
+        raise AttributeError(f"{error}; {instead}") if instead and not name.startswith("__") else error

@@ -1,5 +1,6 @@
 """tf.distribute: on which devices a training step runs, where variables live, how replicas are joined."""
 
+import collections
 import enum
 
 from . import _lockstep, _names, _tracing, data, nest
@@ -74,6 +75,28 @@ def _refused(self, *_):
 
 
 _Distributed.numpy = _Distributed.__float__ = _Distributed.__add__ = _Distributed.__array__ = _refused
+
+
+class InputReplicationMode(enum.Enum):
+    """Whether workers or replicas have pipelines of their own."""
+    PER_WORKER, PER_REPLICA = "PER_WORKER", "PER_REPLICA"
+
+
+class InputOptions(collections.namedtuple("InputOptions", "experimental_fetch_to_device experimental_replication_mode "
+                                          "experimental_place_dataset_on_device experimental_per_replica_buffer_size",
+                                          defaults=(None, InputReplicationMode.PER_WORKER, False, 1))):
+    """How batches get to devices: they are always fetched ahead, for all replicas of a worker together."""
+
+    def __new__(cls, *args, **kwargs):
+        made = super().__new__(cls, *args, **kwargs)
+        if made.experimental_replication_mode is not InputReplicationMode.PER_WORKER or made.experimental_place_dataset_on_device:
+            raise NotImplementedError("InputOptions: a worker has one pipeline, on the host")
+        return made
+
+
+class RunOptions(collections.namedtuple("RunOptions", "experimental_enable_dynamic_batch_size experimental_bucketizing_dynamic_shape "
+                                        "experimental_xla_options", defaults=(True, False, None))):
+    """How strategy.run() runs a function: every signature is compiled once."""
 
 
 class InputContext:

@@ -3,7 +3,6 @@
 import base64
 import collections
 import csv
-import gzip
 import os
 import zlib
 
@@ -209,7 +208,8 @@ def decode_compressed(bytes, compression_type="", name=None):
     """The contents of what "GZIP" or "ZLIB" made smaller."""
     if compression_type not in ("", "GZIP", "ZLIB"):
         raise ValueError(f"decode_compressed: compression_type is GZIP, ZLIB or nothing, received {compression_type!r}")
-    return _of_bytes(bytes, {"": lambda whole: whole, "GZIP": gzip.decompress, "ZLIB": zlib.decompress}[compression_type])
+    frame = 16 if compression_type == "GZIP" else 0  # that of gzip, as zlib counts it
+    return _of_bytes(bytes, lambda whole: zlib.decompress(whole, frame + zlib.MAX_WBITS) if compression_type else whole)
 
 
 def _of_bytes(texts, change):

@@ -199,6 +199,7 @@ CASES = {
                      floats(300)),
     "parse_tensor of bytes": ("tf.io.parse_tensor(bytes.fromhex('0801120812020802120208012208" "0000803f000000c0'), tf.float32)",),
     "decode_compressed": ("tf.io.decode_raw(tf.io.decode_compressed(__import__('zlib').compress(bytes(range(9))), 'ZLIB'), tf.uint8)",),
+    "decode_compressed by gzip": ("tf.io.decode_raw(tf.io.decode_compressed(__import__('gzip').compress(bytes(range(9))), 'GZIP'), tf.uint8)",),
     "base64": ("tf.io.decode_raw(tf.io.decode_base64(tf.io.encode_base64(bytes(range(250, 256)))), tf.uint8)",),
     "decode_wav": ("tf.audio.decode_wav(tf.audio.encode_wav(a, 8000))", floats(6, 2) / 1.4),
     "decode_wav sizes": ("tf.audio.decode_wav(tf.audio.encode_wav(tf.stop_gradient(a), 8000), 3, 8)", floats(6, 2) / 1.4),

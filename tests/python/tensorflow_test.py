@@ -571,6 +571,43 @@ class Rest(unittest.TestCase):
                 self.assertIn(part, event)
         self.assertEqual(events[2].count(b"PNG"), 2)
 
+    def test_cases_of_tests(self):
+        class Case(tf.test.TestCase):
+            def runTest(self):  # noqa: N802: unittest's name
+                self.assertAllClose({"a": [tf.constant([1.0, 2.0])]}, {"a": [np.array([1.0, 2.0 + 1e-7])]})
+                self.assertNotAllClose([1.0], [1.1])
+                self.assertAllEqual(tf.constant([1, 2]), [1, 2])
+                self.assertNotAllEqual([1], [2])
+                self.assertAllGreater(tf.constant([1, 2]), 0)
+                self.assertAllInSet([1, 2, 1], {1, 2, 3})
+                self.assertShapeEqual(np.ones([2]), tf.ones([2]))
+                self.assertNear(1.0, 1.05, 0.1)
+                self.assertEqual(self.evaluate([tf.constant(2), 3]), [2, 3])
+                self.assertTrue(os.path.isdir(self.get_temp_dir()))
+        result = unittest.TestResult()
+        Case().run(result)
+        self.assertEqual((result.testsRun, result.failures, result.errors), (1, [], []))
+        for wrong in (lambda case: case.assertAllClose([1.0], [1.1]), lambda case: case.assertAllClose([1.0], [1.0, 1.0]),
+                      lambda case: case.assertAllEqual({"a": 1}, {"b": 1}), lambda case: case.assertAllLess([1, 2], 2)):
+            with self.assertRaises(AssertionError):
+                wrong(Case())
+        with self.assertRaisesRegex(AttributeError, "keras.ops has NumPy's"):
+            tf.experimental.numpy.asarray
+
+    def test_folders_of_sounds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for kind, sizes in (("high", (5, 9)), ("low", (7,))):
+                os.mkdir(os.path.join(folder, kind))
+                for number, size in enumerate(sizes):
+                    tf.io.write_file(os.path.join(folder, kind, f"{number}.wav"), tf.audio.encode_wav(tf.fill([size, 1], 0.5), 8000))
+            read = tf.keras.utils.audio_dataset_from_directory
+            sounds, labels = next(iter(read(folder, shuffle=False, verbose=False)))
+            self.assertEqual((sounds.shape, labels.numpy().tolist(), float(sounds[0, 4, 0]), float(sounds[0, 5, 0])), ((3, 9, 1), [0, 0, 1], 0.5, 0.0))
+            cut = read(folder, labels=None, batch_size=2, output_sequence_length=6, shuffle=False, verbose=False)
+            self.assertEqual([batch.shape for batch in cut], [(2, 6, 1), (1, 6, 1)])
+            with self.assertRaisesRegex(NotImplementedError, "not resampled"):
+                read(folder, sampling_rate=4000)
+
     def test_names_of_the_first_version(self):
         v1 = tf.compat.v1
         v1.enable_eager_execution()

@@ -73,6 +73,7 @@ class preprocessing(metaclass=_names.Namespace):
     image_dataset_from_directory = staticmethod(utils.image_dataset_from_directory)
     timeseries_dataset_from_array = staticmethod(utils.timeseries_dataset_from_array)
     text_dataset_from_directory = staticmethod(utils.text_dataset_from_directory)
+    audio_dataset_from_directory = staticmethod(utils.audio_dataset_from_directory)
 
     class image(metaclass=_names.Namespace):
         array_to_img, img_to_array = staticmethod(utils.array_to_img), staticmethod(utils.img_to_array)

@@ -1,7 +1,6 @@
 """Names of Keras 2 that scripts still use: functions of keras.backend, Tokenizer and TimeseriesGenerator."""
 
 import collections
-import hashlib
 import json
 import random as _python_random
 
@@ -420,6 +419,8 @@ class TimeseriesGenerator(PyDataset):
 def hashing_trick(text, n, hash_function=None, filters=_FILTERS, lower=True, split=" ", analyzer=None):
     """Numbers from 1 to n - 1 for the words of a text, by a hash: Python's own, which is another one in every process, "md5" or a function."""
     if hash_function == "md5":
+        import hashlib
+
         def hash_function(word):
             return int(hashlib.md5(word.encode()).hexdigest(), 16)
     words = text_to_word_sequence(text, filters, lower, split) if analyzer is None else analyzer(text)
