@@ -55,6 +55,7 @@ def set_logical_cpus(count, threads=0):
 
 run_functions_eagerly = _config.run_functions_eagerly
 functions_run_eagerly = _config.functions_run_eagerly
+experimental_run_functions_eagerly, experimental_functions_run_eagerly = run_functions_eagerly, functions_run_eagerly
 set_soft_device_placement = _config.set_soft_device_placement
 get_soft_device_placement = _config.get_soft_device_placement
 
@@ -106,6 +107,11 @@ class experimental(metaclass=_names.Namespace):
     def set_memory_growth(device, enable):
         """Whether a GPU takes memory as it is needed, as it does unless told otherwise."""
         _config.set_memory_growth(device, bool(enable))
+
+    @staticmethod
+    def get_memory_usage(device):
+        """How many bytes of a device are in use."""
+        return _config.get_memory_info(device)["current"]
 
     @staticmethod
     def get_memory_growth(device):

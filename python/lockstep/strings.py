@@ -238,3 +238,23 @@ def unsorted_segment_join(inputs, segment_ids, num_segments, separator="", name=
     """The texts of each number, one after another."""
     array, numbers = np.asarray(Texts(inputs)), np.asarray(convert_to_tensor(segment_ids))
     return Texts(np.array([_joined(array[numbers == number].tolist(), separator) for number in range(int(num_segments))], dtype=object))
+
+
+# --- numbers of texts ----------------------------------------------------------------------------------------------------
+
+def to_hash_bucket_fast(input, num_buckets, name=None):
+    """A number in [0, num_buckets) for every text, by its hash: the same in every process, and in TensorFlow."""
+    return _hashed(input, num_buckets, None)
+
+
+def to_hash_bucket_strong(input, num_buckets, key, name=None):
+    """The same by a hash that nobody can foresee who does not know the key, a pair of integers."""
+    return _hashed(input, num_buckets, [int(part) for part in key])
+
+
+def _hashed(input, num_buckets, salt):
+    texts = Texts(_lockstep.io.text(input) if isinstance(input, _lockstep.Tensor) else input)
+    config = {"name": "to_hash_bucket", "num_bins": int(num_buckets), "salt": salt, "output_mode": "int"}
+    engine = _lockstep.Hashing.deserialize({"class_name": "Hashing", "config": {key: value for key, value in config.items() if value is not None}})
+    made = engine([text.decode() for text in np.asarray(texts).reshape(-1)])
+    return _lockstep.ops.cast(_lockstep.ops.reshape(made, list(texts.shape)), dtypes.int64)

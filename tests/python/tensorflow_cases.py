@@ -121,6 +121,10 @@ CASES = {
                   "tf.strings.unicode_transcode('h\\u00e9', 'UTF-8', 'UTF-16-BE'), tf.strings.unicode_transcode(b'a\\xffb', 'UTF-8', 'UTF-8'), "
                   "tf.strings.unicode_transcode(b'a\\xffb', 'UTF-8', 'UTF-8', 'ignore'))]",),
     "split with offsets": ("tf.strings.unicode_split_with_offsets('h\\u00e9y', 'UTF-8')[1]",),
+    "to_hash_bucket": ("[tf.strings.to_hash_bucket_fast(['a', 'bc', ''], 1000), tf.strings.to_hash_bucket_fast('word', 7), "
+                       "tf.strings.to_hash_bucket_strong([['a'], ['bc']], 1000, [3, 4])]",),
+    "vocabulary": ("[table.lookup(tf.constant([['b', 'x'], ['y', 'a']])) for table in [tf.lookup.StaticVocabularyTable(tf.lookup.KeyValueTensorInitializer("
+                   "tf.constant(['a', 'b']), tf.constant([0, 1], tf.int64)), 3)]]",),
     "unsorted_segment_join": ("tf.strings.length(tf.strings.unsorted_segment_join(['a', 'bb', 'c', 'd'], [2, 0, 2, 0], 3, ', '))",),
     # tf.math
     "lgamma": ("tf.math.lgamma(a)", np.array([0.5, 1.001, 1.5, 1.999, 2.5, -0.5, -1.5, -7.3, 1e-3, 9.9, 37.2, 1e8], np.float32)),

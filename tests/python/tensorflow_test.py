@@ -627,6 +627,22 @@ class Rest(unittest.TestCase):
 
 
 class Tables(unittest.TestCase):
+    def test_of_lines(self):
+        l = tf.lookup  # noqa: E741
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "words")
+            tf.io.write_file(path, "cat\t3\ndog\t5\n")
+            fields = l.StaticHashTable(l.TextFileInitializer(path, tf.string, 0, tf.int64, 1), -1)
+            self.assertEqual(fields.lookup(["dog", "cow", "cat"]).numpy().tolist(), [5, -1, 3])
+            lines = l.TextFileInitializer(path, tf.string, l.TextFileIndex.WHOLE_LINE, tf.int64, l.TextFileIndex.LINE_NUMBER, value_index_offset=2)
+            self.assertEqual(l.StaticHashTable(lines, -1).lookup("dog\t5").numpy(), 3)
+            for wrong in (lambda: l.TextFileInitializer(path, tf.string, 0, tf.int64, 2), lambda: l.TextFileInitializer(path, tf.string, 0, tf.int64, 1, vocab_size=3),
+                          lambda: l.TextFileInitializer(path, tf.string, 0, tf.int32, l.TextFileIndex.LINE_NUMBER),
+                          lambda: l.StaticVocabularyTable(lines, 0)):
+                with self.assertRaises(ValueError):
+                    wrong()
+            self.assertEqual(int(l.StaticVocabularyTable(lines, 4).size()), 6)
+
     def test_keys_and_values(self):
         make = tf.lookup.KeyValueTensorInitializer
         table = tf.lookup.StaticHashTable(make(["a", "b"], tf.constant([1, 2], tf.int64)), default_value=-1)
