@@ -125,6 +125,13 @@ void bind_summary(nb::module_& m) {
   s.def("histogram", [](const std::string& tag, Any values, int64_t step, int buckets) {
     summary::histogram(tag, tensor(values), step, {.buckets = buckets});
   });
+  s.def("texts", [](const std::string& tag, const std::string& plugin, Any sizes,
+                    const std::vector<nb::bytes>& elements, int64_t step) {
+    Texts texts;
+    for (const nb::bytes& element : elements) texts.emplace_back(element.c_str(), element.size());
+    if (const summary::EventWriter* writer = summary::EventWriter::current())
+      writer->texts(tag, plugin, shape(sizes), texts, step, here());
+  });
   s.def("flush", &summary::flush);
 }
 

@@ -1,6 +1,7 @@
 // Ops, as the engine has them; python/lockstep/ops.py gives them TensorFlow's signatures.
 #include <iostream>
 
+#include "lockstep/keras/losses.h"
 #include "lockstep/ops/activations.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
@@ -412,6 +413,12 @@ void bind_nn(nb::module_& m) {
       return op(arg(x), {dims(size), dims(strides), Padding(padding, when_asked()),
                          DataFormat(data_format, when_asked())});
     });
+  m.def("ctc_loss", [](nb::handle labels, nb::handle logits, nb::handle label_length, nb::handle logit_length,
+                       int64_t blank) {
+    return keras::losses::ctc(
+        arg(labels), arg(logits),
+        {.label_length = tensor(label_length), .logit_length = tensor(logit_length), .mask_index = blank});
+  });
   m.def(
       "dropout",
       [](nb::handle x, double rate, nb::handle noise_shape, const random::Generator* generator) {

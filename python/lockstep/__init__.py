@@ -5,25 +5,28 @@
 ``python -m lockstep script.py`` runs a script that says ``import tensorflow as tf`` on it, unmodified.
 """
 
+import enum as _enum
+
 from . import dtypes, errors, nest, tensor  # noqa: F401: tensor introduces the package to the engine
 from . import _lockstep
 from ._lockstep import Tensor, Variable
 from ._module import Module
 from ._tensor_array import TensorArray
 from .dtypes import DType, as_dtype, bfloat16, bool, double, float16, float32, float64, half, int32, int64, string, uint8  # noqa: A004
-from .function import (GradientTape, UnconnectedGradients, case, cond, custom_gradient, foldl, function, gradients, map_fn, recompute_grad, scan,
-                       switch_case, vectorized_map, while_loop)
+from .function import (GradientTape, UnconnectedGradients, case, cond, custom_gradient, foldl, foldr, function, grad_pass_through, gradients,
+                       map_fn, recompute_grad, scan, switch_case, vectorized_map, while_loop)
 from .ops import *  # noqa: F401,F403
 from .ops import (abs, pow, print, range, round, slice)  # noqa: A004,F401
 from .tensor import IndexedSlices, TensorShape, TensorSpec, constant, is_tensor, tensor_or_texts as convert_to_tensor
-from . import config, data, debugging, distribute, image, io, linalg, lookup, math, nn, random, strings, summary, train  # noqa: F401
+from . import audio, bitwise, config, data, debugging, distribute, image, io, linalg, lookup, math, nn, random, signal, strings, summary, train  # noqa: F401
 from .config import device
 from . import keras  # noqa: F401
 from . import _names
+from ._compat import compat
 from .keras._operations import between_layers as _between_layers
 
 # Values of models that are being put together may be given to functions of TensorFlow's, too.
-for _module in (image, linalg, math, nn):
+for _module in (bitwise, image, linalg, math, nn, signal):
     vars(_module).update(_between_layers(vars(_module), _module.__name__))
 globals().update(_between_layers(globals(), "lockstep.tf"))
 
@@ -37,6 +40,7 @@ class version:
 
 
 newaxis = None
+as_string, scalar_mul = strings.as_string, math.scalar_mul
 Assert = debugging.Assert
 assert_equal, assert_less, assert_greater, assert_rank = (debugging.assert_equal, debugging.assert_less, debugging.assert_greater,
                                                           debugging.assert_rank)
@@ -52,8 +56,31 @@ def executing_eagerly():
     return not zeros([]).symbolic  # noqa: F405
 
 
-class test(metaclass=_names.Namespace):
-    """What this machine and this build can do."""
+class _Testing(_names.Namespace):
+    def __getattr__(cls, name):
+        if name in ("TestCase", "main"):
+            from . import _testing  # which takes unittest, that nothing else needs
+            return getattr(_testing, name)
+        return super().__getattr__(name)
+
+
+class test(metaclass=_Testing):
+    """What this machine and this build can do, and tests of tensors: TestCase and main."""
+
+    is_built_with_gpu_support = staticmethod(_lockstep.config.is_built_with_cuda)
+
+    @staticmethod
+    def is_built_with_rocm():
+        return False
+
+    @staticmethod
+    def is_built_with_xla():
+        return False
+
+    @staticmethod
+    def is_cpu_target_available(target):
+        import platform
+        return target == ("arm64" if platform.machine() == "aarch64" else "x86")
 
     @staticmethod
     def is_gpu_available(cuda_only=False, min_cuda_compute_capability=None):
@@ -80,24 +107,6 @@ class autograph(metaclass=_names.Namespace):
     @staticmethod
     def set_verbosity(level, alsologtostdout=False):
         pass
-
-
-class compat(metaclass=_names.Namespace):
-    """Texts and bytes of Python."""
-
-    @staticmethod
-    def as_bytes(bytes_or_text, encoding="utf-8"):
-        return bytes_or_text.encode(encoding) if isinstance(bytes_or_text, str) else bytes(bytes_or_text)
-
-    @staticmethod
-    def as_text(bytes_or_text, encoding="utf-8"):
-        return bytes_or_text if isinstance(bytes_or_text, str) else bytes_or_text.decode(encoding)
-
-    as_str = as_text
-
-    @staticmethod
-    def as_str_any(value, encoding="utf-8"):
-        return compat.as_text(value, encoding) if isinstance(value, bytes) else str(value)
 
 
 class name_scope:
@@ -133,10 +142,57 @@ class experimental(metaclass=_names.Namespace):
                 raise errors.InvalidArgumentError(f"from_dlpack: takes elements in host memory that lie in row-major order and are aligned, received "
                                                   f"{dlcapsule!r}; have the other library copy them to the CPU, contiguous") from None
 
-    class numpy:
+    class numpy(metaclass=_names.Namespace):
+        _instead = "keras.ops has NumPy's functions, for tensors and under tapes"
+
         @staticmethod
         def experimental_enable_numpy_behavior(*_, **__):
             pass
+
+
+class control_dependencies:
+    """What a program does it does in the order in which it is written, so that nothing has to wait for these."""
+
+    def __init__(self, control_inputs):
+        pass
+
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
+
+
+def inside_function():
+    """Whether a function is being traced."""
+    return not executing_eagerly()
+
+
+def is_symbolic_tensor(tensor):
+    """Whether it is a value of a function that is being traced, or of a model that is being put together."""
+    return is_tensor(tensor) and tensor.symbolic or isinstance(tensor, _lockstep.KerasTensor)
+
+
+def get_static_value(tensor, partial=False):
+    """The elements as an array; None where they are not known while a function is being traced."""
+    if isinstance(tensor, (int, float)) or not hasattr(tensor, "__array__"):
+        return tensor
+    return None if is_symbolic_tensor(tensor) else convert_to_tensor(tensor).numpy()
+
+
+def tuple(tensors, control_inputs=None, name=None):  # noqa: A001: TensorFlow's name
+    """All of them."""
+    return [None if part is None else convert_to_tensor(part) for part in tensors]
+
+
+class VariableSynchronization(_enum.Enum):
+    """When the copies of a variable on several devices are brought together: strategies know by themselves."""
+    AUTO, NONE, ON_WRITE, ON_READ = range(4)
+
+
+class VariableAggregation(_enum.Enum):
+    """How."""
+    NONE, SUM, MEAN, ONLY_FIRST_REPLICA = range(4)
 
 
 def no_op(name=None):
@@ -161,5 +217,6 @@ def __getattr__(name):
     raise _names.missing("tensorflow", name, globals())
 
 
-for _module in (config, data, debugging, distribute, image, io, linalg, lookup, math, nn, random, strings, summary, train):
+for _module in (audio, bitwise, config, data, debugging, distribute, errors, image, io, linalg, lookup, math, nn, random, signal, strings, summary,
+                train):
     _names.explain(_module)

@@ -61,6 +61,19 @@ class TensorArray:
         self._parts = list(_ops.unstack(convert_to_tensor(value, self.dtype), 0))
         return self
 
+    def split(self, value, lengths, name=None):
+        """The parts of a tensor, of these lengths, as the elements."""
+        self._parts = list(_ops.split_sizes(convert_to_tensor(value, self.dtype), [int(length) for length in lengths], 0))
+        return self
+
+    def identity(self):
+        """The array."""
+        return self
+
+    def close(self, name=None):
+        """Keeps no elements any more."""
+        self._parts = []
+
     def scatter(self, indices, value, name=None):
         """The parts of a tensor as these elements."""
         for index, part in zip(indices, _ops.unstack(convert_to_tensor(value, self.dtype), 0)):

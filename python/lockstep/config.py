@@ -2,7 +2,7 @@
 
 import collections
 
-from . import _lockstep
+from . import _lockstep, _names
 
 _config = _lockstep.config
 
@@ -55,11 +55,12 @@ def set_logical_cpus(count, threads=0):
 
 run_functions_eagerly = _config.run_functions_eagerly
 functions_run_eagerly = _config.functions_run_eagerly
+experimental_run_functions_eagerly, experimental_functions_run_eagerly = run_functions_eagerly, functions_run_eagerly
 set_soft_device_placement = _config.set_soft_device_placement
 get_soft_device_placement = _config.get_soft_device_placement
 
 
-class threading:
+class threading(metaclass=_names.Namespace):
     """Threads of kernels."""
     set_intra_op_parallelism_threads = staticmethod(_config.set_intra_op_parallelism_threads)
     get_intra_op_parallelism_threads = staticmethod(_config.get_intra_op_parallelism_threads)
@@ -67,7 +68,7 @@ class threading:
     get_inter_op_parallelism_threads = staticmethod(_config.get_inter_op_parallelism_threads)
 
 
-class optimizer:
+class optimizer(metaclass=_names.Namespace):
     """Of graphs: kept, and without effect."""
 
     _options = {}
@@ -87,7 +88,7 @@ class optimizer:
         return dict(cls._options)
 
 
-class experimental:
+class experimental(metaclass=_names.Namespace):
     """Names from before these were settled."""
     list_physical_devices = staticmethod(list_physical_devices)
     list_logical_devices = staticmethod(list_logical_devices)
@@ -106,6 +107,11 @@ class experimental:
     def set_memory_growth(device, enable):
         """Whether a GPU takes memory as it is needed, as it does unless told otherwise."""
         _config.set_memory_growth(device, bool(enable))
+
+    @staticmethod
+    def get_memory_usage(device):
+        """How many bytes of a device are in use."""
+        return _config.get_memory_info(device)["current"]
 
     @staticmethod
     def get_memory_growth(device):

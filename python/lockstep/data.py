@@ -4,13 +4,14 @@ import atexit
 import bisect
 import csv
 import enum
+import functools
 import glob
 import itertools
 import os
 
 import numpy as np
 
-from . import _lockstep, _texts, _tracing, dtypes, errors, nest
+from . import _lockstep, _names, _texts, _tracing, dtypes, errors, nest
 from ._lockstep import Tensor, Variable
 from .tensor import TensorShape, TensorSpec, convert_to_tensor
 
@@ -593,7 +594,16 @@ def _default_of(fields, na_value):
     return ""
 
 
-class experimental:
+def _to_apply(method):
+    """A function that gives what dataset.apply() takes, of a method."""
+    @staticmethod
+    @functools.wraps(getattr(Dataset, method))
+    def made(*args, **kwargs):
+        return lambda dataset: getattr(dataset, method)(*args, **kwargs)
+    return made
+
+
+class experimental(metaclass=_names.Namespace):
     """Names from before these were settled."""
     Counter = Dataset.counter
     AUTOTUNE = AUTOTUNE
@@ -601,9 +611,51 @@ class experimental:
     INFINITE_CARDINALITY = INFINITE_CARDINALITY
     UNKNOWN_CARDINALITY = UNKNOWN_CARDINALITY
 
+    Optional, OptimizationOptions, AutotuneOptions = Optional, OptimizationOptions, AutotuneOptions
+    DistributeOptions, ThreadingOptions = DistributeOptions, ThreadingOptions
+    choose_from_datasets, sample_from_datasets = staticmethod(Dataset.choose_from_datasets), staticmethod(Dataset.sample_from_datasets)
+    bucket_by_sequence_length, group_by_window = _to_apply("bucket_by_sequence_length"), _to_apply("group_by_window")
+    enumerate_dataset, ignore_errors, scan, snapshot = _to_apply("enumerate"), _to_apply("ignore_errors"), _to_apply("scan"), _to_apply("snapshot")
+    take_while, unbatch, unique = _to_apply("take_while"), _to_apply("unbatch"), _to_apply("unique")
+
     @staticmethod
     def cardinality(dataset):
         return dataset.cardinality()
+
+    @staticmethod
+    def get_single_element(dataset):
+        """The element of a dataset of one."""
+        return dataset.get_single_element()
+
+    @staticmethod
+    def get_next_as_optional(iterator):
+        """The next element, or none."""
+        return iterator.get_next_as_optional()
+
+    @staticmethod
+    def get_structure(dataset_or_iterator):
+        """What the elements are."""
+        return dataset_or_iterator.element_spec
+
+    @staticmethod
+    def map_and_batch(map_func, batch_size, num_parallel_batches=None, drop_remainder=False, num_parallel_calls=None):
+        """map() and batch()."""
+        return lambda dataset: dataset.map(map_func, num_parallel_calls or num_parallel_batches).batch(batch_size, drop_remainder)
+
+    @staticmethod
+    def shuffle_and_repeat(buffer_size, count=None, seed=None):
+        """shuffle() and repeat()."""
+        return lambda dataset: dataset.shuffle(buffer_size, seed).repeat(count)
+
+    @staticmethod
+    def parallel_interleave(map_func, cycle_length, block_length=1, sloppy=False, buffer_output_elements=None, prefetch_input_elements=None):
+        """interleave() on several cores."""
+        return lambda dataset: dataset.interleave(map_func, cycle_length, block_length, num_parallel_calls=cycle_length)
+
+    @staticmethod
+    def prefetch_to_device(device, buffer_size=None):
+        """prefetch(): what trains puts batches on its devices itself."""
+        return lambda dataset: dataset.prefetch(AUTOTUNE if buffer_size is None else buffer_size)
 
     @staticmethod
     def CsvDataset(filenames, record_defaults, compression_type=None, buffer_size=None, header=False, field_delim=",",  # noqa: N802

@@ -13,6 +13,32 @@ enable_check_numerics, disable_check_numerics = _ops.enable_check_numerics, _ops
 set_log_device_placement, get_log_device_placement = _lockstep.config.set_log_device_placement, _lockstep.config.get_log_device_placement
 
 
+def enable_traceback_filtering():
+    """Errors name the line of the program; the lines of this package are left out where they can be."""
+    _keras_config().enable_traceback_filtering()
+
+
+def disable_traceback_filtering():
+    """The lines of this package are shown, too."""
+    _keras_config().disable_traceback_filtering()
+
+
+def is_traceback_filtering_enabled():
+    """Which of the two it is."""
+    return _keras_config().is_traceback_filtering_enabled()
+
+
+def _keras_config():
+    from .keras import backend  # which stands on this module
+    return backend
+
+
+def assert_proper_iterable(values):
+    """An error unless it is a list or something else to go through, and no tensor or text."""
+    if is_tensor(values) or isinstance(values, (str, bytes, np.ndarray)) or not hasattr(values, "__iter__"):
+        raise TypeError(f"assert_proper_iterable: takes a list or the like of tensors, received {type(values).__name__}")
+
+
 def check_numerics(tensor, message, name=None):
     """The tensor, if all of its elements are finite."""
     return _ops.check_numerics(tensor, message)

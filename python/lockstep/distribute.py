@@ -1,8 +1,9 @@
 """tf.distribute: on which devices a training step runs, where variables live, how replicas are joined."""
 
+import collections
 import enum
 
-from . import _lockstep, _tracing, data, nest
+from . import _lockstep, _names, _tracing, data, nest
 from ._lockstep import Distributed as _Distributed
 from .function import untraced
 from .tensor import convert_to_tensor, is_tensor
@@ -40,7 +41,7 @@ class ReductionToOneDevice(_CrossDeviceOps):
     number = 3
 
 
-class experimental:
+class experimental(metaclass=_names.Namespace):
     """Names from before these were settled."""
 
     class CommunicationImplementation(enum.Enum):
@@ -74,6 +75,28 @@ def _refused(self, *_):
 
 
 _Distributed.numpy = _Distributed.__float__ = _Distributed.__add__ = _Distributed.__array__ = _refused
+
+
+class InputReplicationMode(enum.Enum):
+    """Whether workers or replicas have pipelines of their own."""
+    PER_WORKER, PER_REPLICA = "PER_WORKER", "PER_REPLICA"
+
+
+class InputOptions(collections.namedtuple("InputOptions", "experimental_fetch_to_device experimental_replication_mode "
+                                          "experimental_place_dataset_on_device experimental_per_replica_buffer_size",
+                                          defaults=(None, InputReplicationMode.PER_WORKER, False, 1))):
+    """How batches get to devices: they are always fetched ahead, for all replicas of a worker together."""
+
+    def __new__(cls, *args, **kwargs):
+        made = super().__new__(cls, *args, **kwargs)
+        if made.experimental_replication_mode is not InputReplicationMode.PER_WORKER or made.experimental_place_dataset_on_device:
+            raise NotImplementedError("InputOptions: a worker has one pipeline, on the host")
+        return made
+
+
+class RunOptions(collections.namedtuple("RunOptions", "experimental_enable_dynamic_batch_size experimental_bucketizing_dynamic_shape "
+                                        "experimental_xla_options", defaults=(True, False, None))):
+    """How strategy.run() runs a function: every signature is compiled once."""
 
 
 class InputContext:
@@ -293,7 +316,7 @@ class ValueContext:
         self.num_replicas_in_sync = num_replicas_in_sync
 
 
-def _names(devices):
+def _names_of(devices):
     if devices is None:
         return []
     return [getattr(device, "name", device) for device in ([devices] if isinstance(devices, str) else devices)]
@@ -313,7 +336,7 @@ class MirroredStrategy(Strategy):
     """
 
     def __init__(self, devices=None, cross_device_ops=None, **own):
-        super().__init__(_lockstep.Strategy.mirrored(_names(devices), _options(cross_device_ops, own)))
+        super().__init__(_lockstep.Strategy.mirrored(_names_of(devices), _options(cross_device_ops, own)))
 
 
 class OneDeviceStrategy(Strategy):
@@ -327,7 +350,7 @@ class CentralStorageStrategy(Strategy):
     """Variables on the CPU (or the one GPU) alone; all devices compute."""
 
     def __init__(self, compute_devices=None, parameter_device=None, **own):
-        super().__init__(_lockstep.Strategy.central_storage(_names(compute_devices), _options(own=own)))
+        super().__init__(_lockstep.Strategy.central_storage(_names_of(compute_devices), _options(own=own)))
 
 
 experimental.CentralStorageStrategy = CentralStorageStrategy
@@ -393,7 +416,7 @@ def in_cross_replica_context():
     return True
 
 
-class cluster_resolver:
+class cluster_resolver(metaclass=_names.Namespace):
     """Who is in a run follows from TF_CONFIG."""
 
     class TFConfigClusterResolver:

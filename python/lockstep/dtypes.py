@@ -35,7 +35,27 @@ class DType:
     def is_bool(self):
         return self.name == "bool"
 
-    is_complex = False
+    is_complex = is_quantized = False
+
+    @property
+    def is_unsigned(self):
+        return self.name == "uint8"
+
+    @property
+    def is_numeric(self):
+        return not self.is_bool
+
+    @property
+    def real_dtype(self):
+        return self
+
+    @property
+    def limits(self):
+        """The smallest and the largest value that images have: [0, 1] of floats."""
+        return (0, 1) if self.is_floating else (self.min, self.max)
+
+    def is_compatible_with(self, other):
+        return self == other
 
     @property
     def base_dtype(self):
@@ -123,6 +143,16 @@ _BY_NAME = {dtype.name: dtype for dtype in ALL} | {"half": float16, "double": fl
 _BY_TYPE = {float: float32, int: int32, __builtins__["bool"] if isinstance(__builtins__, dict) else __builtins__.bool: bool}
 
 
+_WIDER = {"int8": "int32", "int16": "int32", "uint16": "int32", "uint32": "int64", "uint64": "int64"}  # what there is for those that there are not
+
+
+def _name_of(value):
+    try:
+        return np.dtype(value).name
+    except TypeError:
+        return str(value)
+
+
 def as_dtype(value):
     """The DType that a name, a type of NumPy or a type of Python stands for."""
     if isinstance(value, DType):
@@ -138,5 +168,6 @@ def as_dtype(value):
             found = None
     if found is None:
         names = ", ".join(dtype.name for dtype in ALL)
-        raise TypeError(f"no tensor holds elements of type {value!r}; there are {names}")
+        wider = _WIDER.get(_name_of(value))
+        raise TypeError(f"no tensor holds elements of type {value!r}; there are {names}" + (f": cast to {wider}, array.astype({wider!r})" if wider else ""))
     return found

@@ -445,3 +445,17 @@ def scan(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, sw
 def foldl(fn, elems, initializer=None, **_):
     """The last of scan()."""
     return nest.map_structure(lambda ys: ys[-1], scan(fn, elems, initializer))
+
+
+def foldr(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False, name=None):
+    """The last of scan() that begins at the end."""
+    return nest.map_structure(lambda ys: ys[0], scan(fn, elems, initializer, reverse=True))
+
+
+def grad_pass_through(f):
+    """f, whose gradient is taken for that of the identity."""
+    @functools.wraps(f)
+    def passing(x, *args, **kwargs):
+        x = convert_to_tensor(x)
+        return x + _lockstep.ops.stop_gradient(f(x, *args, **kwargs) - x)
+    return passing

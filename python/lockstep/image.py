@@ -1,8 +1,10 @@
 """tf.image."""
 
+import collections
+
 import numpy as np
 
-from . import _lockstep, dtypes, io, random
+from . import _lockstep, dtypes, errors, io, random
 from .ops import _sizes, pad, saturate_cast
 from .tensor import convert_to_tensor
 
@@ -16,6 +18,7 @@ class ResizeMethod:
 
 decode_image, decode_jpeg, decode_png = io.decode_image, io.decode_jpeg, io.decode_png
 encode_jpeg, encode_png = io.encode_jpeg, io.encode_png
+is_jpeg, extract_jpeg_shape, decode_and_crop_jpeg = io.is_jpeg, io.extract_jpeg_shape, io.decode_and_crop_jpeg
 
 
 def _of_keras(name):
@@ -118,6 +121,38 @@ def rgb_to_hsv(images, name=None):
 def hsv_to_rgb(images, name=None):
     """Red, green and blue of hue, saturation and value."""
     return _of_keras("hsv_to_rgb")(images, data_format="channels_last")
+
+
+# What red, green and blue add to luminance and to the two differences of colours, and these to red, green and blue.
+_YUV = [[0.299, -0.14714119, 0.61497538], [0.587, -0.28886916, -0.51496512], [0.114, 0.43601035, -0.10001026]]
+_YIQ = [[0.299, 0.59590059, 0.2115], [0.587, -0.27455667, -0.52273617], [0.114, -0.32134392, 0.31119955]]
+
+_FROM_YUV = [[1.0, 1.0, 1.0], [0.0, -0.394642334, 2.03206185], [1.13988303, -0.58062185, 0.0]]
+_FROM_YIQ = [[1.0, 1.0, 1.0], [0.95598634, -0.27201283, -1.10674021], [0.6208248, -0.64720424, 1.70423049]]
+
+
+def _mixed(name, matrix, doc):
+    def mix(images, name=None):
+        images = convert_to_tensor(images)
+        return _ops.tensordot(images, _ops.cast(convert_to_tensor(np.asarray(matrix, np.float32)), images.dtype), [images.ndim - 1], [0])
+    mix.__name__, mix.__doc__ = name, doc
+    return mix
+
+
+rgb_to_yuv = _mixed("rgb_to_yuv", _YUV, "Luminance and two differences of colours, as PAL has them.")
+yuv_to_rgb = _mixed("yuv_to_rgb", _FROM_YUV, "Red, green and blue of luminance and differences of colours.")
+rgb_to_yiq = _mixed("rgb_to_yiq", _YIQ, "Luminance and two differences of colours, as NTSC has them.")
+yiq_to_rgb = _mixed("yiq_to_rgb", _FROM_YIQ, "Red, green and blue of luminance and differences of colours.")
+
+
+def adjust_jpeg_quality(image, jpeg_quality, dct_method="", name=None):
+    """What JPEG of this quality, 0 to 100, leaves of an image."""
+    image = convert_to_tensor(image)
+    if image.symbolic:
+        raise NotImplementedError("adjust_jpeg_quality: the image is encoded and decoded on the host, in dataset.map or before the function that is being "
+                                  "traced is called")
+    made = io.decode_jpeg(io.encode_jpeg(convert_image_dtype(image, dtypes.uint8, saturate=True), quality=int(jpeg_quality)), image._shape[-1])
+    return convert_image_dtype(made, image.dtype)
 
 
 def _in_hsv(image, change):
@@ -333,6 +368,25 @@ def _cropped(value, size, what, draw):
     return value
 
 
+def _qualities(low, high, what):
+    low, high = int(low), int(high)
+    if not 0 <= low < high <= 100:
+        raise ValueError(f"{what}: qualities are within [0, 100], the smallest one first, received {low} and {high}")
+    return low, high
+
+
+def random_jpeg_quality(image, min_jpeg_quality, max_jpeg_quality, seed=None):
+    """What JPEG of any quality in [min_jpeg_quality, max_jpeg_quality) leaves of an image."""
+    low, high = _qualities(min_jpeg_quality, max_jpeg_quality, "random_jpeg_quality")
+    return adjust_jpeg_quality(image, random.uniform([], low, high, dtypes.int32, seed))
+
+
+def stateless_random_jpeg_quality(image, min_jpeg_quality, max_jpeg_quality, seed):
+    """The same for the same seed, a pair of integers."""
+    low, high = _qualities(min_jpeg_quality, max_jpeg_quality, "stateless_random_jpeg_quality")
+    return adjust_jpeg_quality(image, random.stateless_uniform([], seed, low, high, dtypes.int32))
+
+
 def random_crop(value, size, seed=None, name=None):
     """A part of this shape, from anywhere."""
     return _cropped(value, size, "random_crop", lambda axis: random.uniform([], seed=None if seed is None else seed + axis))
@@ -367,6 +421,50 @@ def ssim(img1, img2, max_val, filter_size=11, filter_sigma=1.5, k1=0.01, k2=0.03
                              data_format="channels_last")
 
 
+def ssim_multiscale(img1, img2, max_val, power_factors=(0.0448, 0.2856, 0.3001, 0.2363, 0.1333), filter_size=11, filter_sigma=1.5, k1=0.01, k2=0.03):
+    """How alike images are in structure at several scales, each half as large as the one before it: 1 for the same."""
+    largest = float(_largest(img1, max_val))
+    img1, img2 = (convert_image_dtype(image, dtypes.float32) for image in (img1, img2))
+    scales = []
+    for scale in range(len(power_factors)):
+        if scale:
+            img1, img2 = (_halved(image) for image in (img1, img2))
+        whole, contrast = _similarity(img1, img2, largest, filter_size, filter_sigma, k1, k2)
+        scales.append(_ops.relu(contrast if scale + 1 < len(power_factors) else whole))
+    made = scales[0] ** power_factors[0]
+    for part, factor in zip(scales[1:], power_factors[1:]):
+        made = made * part ** factor
+    return _ops.reduce_mean(made, [made.ndim - 1], False)
+
+
+def _halved(image):
+    *outer, height, width, channels = image._shape
+    flat = pad(_ops.reshape(image, [-1, height, width, channels]), [[0, 0], [0, height % 2], [0, width % 2], [0, 0]], "SYMMETRIC")
+    made = _ops.avg_pool2d(flat, [2], [2], "valid", "channels_last")
+    return _ops.reshape(made, [*outer, *made._shape[1:]])
+
+
+def _similarity(x, y, largest, size, sigma, k1, k2):
+    """For each channel the mean similarity of structure, and that of contrast alone."""
+    *outer, height, width, channels = x._shape
+    if min(height, width) < size:
+        raise errors.InvalidArgumentError(f"ssim_multiscale: images of {height} x {width} pixels are smaller than the filter of {size}; give larger ones, a "
+                                          "smaller filter_size or fewer power_factors")
+    line = np.exp(-0.5 * ((np.arange(size) - (size - 1) / 2.0) / sigma) ** 2)
+    weights = np.outer(line, line) / line.sum() ** 2
+    filters = convert_to_tensor(np.repeat(weights[:, :, None, None], channels, 2).astype(np.float32))
+
+    def blurred(image):
+        flat = _ops.reshape(image, [-1, height, width, channels])
+        return _ops.depthwise_conv2d(flat, filters, [1], "valid", [1], "channels_last")
+    c1, c2 = (k1 * largest) ** 2, (k2 * largest) ** 2
+    mean_x, mean_y = blurred(x), blurred(y)
+    product, squares = mean_x * mean_y, _ops.square(mean_x) + _ops.square(mean_y)
+    contrast = (2.0 * (blurred(x * y) - product) + c2) / (blurred(_ops.square(x) + _ops.square(y)) - squares + c2)
+    whole = (2.0 * product + c1) / (squares + c1) * contrast
+    return tuple(_ops.reshape(_ops.reduce_mean(part, [1, 2], False), [*outer, channels]) for part in (whole, contrast))
+
+
 def total_variation(images, name=None):
     """The sum of the differences of neighbours, for each image."""
     images, height, width = _spatial(images, "total_variation")
@@ -376,20 +474,120 @@ def total_variation(images, name=None):
     return _ops.reduce_sum(_ops.abs(down), axes, False) + _ops.reduce_sum(_ops.abs(across), axes, False)
 
 
-def non_max_suppression(boxes, scores, max_output_size, iou_threshold=0.5, score_threshold=float("-inf"), name=None):
-    """Numbers of the boxes (y1, x1, y2, x2) that are kept, the best one first: none covers more than this share of another one."""
-    boxes, scores = np.asarray(convert_to_tensor(boxes), np.float64), np.asarray(convert_to_tensor(scores))
+def _overlaps(boxes):
+    """How much of the two together boxes (y1, x1, y2, x2) have in common, (boxes, boxes)."""
     low, high = np.minimum(boxes[:, :2], boxes[:, 2:]), np.maximum(boxes[:, :2], boxes[:, 2:])
     areas = np.prod(high - low, axis=1)
-    kept = []
-    for number in np.argsort(-scores, kind="stable"):
-        if len(kept) == int(max_output_size) or scores[number] <= score_threshold:
+    common = np.prod(np.clip(np.minimum(high[:, None], high) - np.maximum(low[:, None], low), 0, None), axis=2)
+    union = areas[:, None] + areas - common
+    return np.where((areas[:, None] > 0) & (areas > 0), common / np.where(union > 0, union, 1), 0)
+
+
+def _best(overlap, scores, max_output_size, threshold, score_threshold, sigma=0.0):
+    """Numbers of the boxes that are kept, the best one first, and their scores. Where sigma is not 0 none is dropped for what better ones cover of
+    it: its score becomes smaller."""
+    left, scores, kept = np.ones(len(scores), bool), scores.astype(np.float64).copy(), []
+    while left.any() and len(kept) < int(max_output_size):
+        number = int(np.argmax(np.where(left, scores, -np.inf)))
+        if not scores[number] > score_threshold:
             break
-        common = np.prod(np.clip(np.minimum(high[number], high[kept]) - np.maximum(low[number], low[kept]), 0, None), axis=1)
-        union = areas[number] + areas[kept] - common
-        if not np.any(common > iou_threshold * union):
-            kept.append(int(number))
-    return convert_to_tensor(np.array(kept, np.int32))
+        left[number] = False
+        kept.append(number)
+        if sigma > 0:
+            scores[left] *= np.exp(-0.5 * overlap[number, left] ** 2 / sigma)
+        else:
+            left &= ~(overlap[number] > threshold)
+    return np.array(kept, np.int32), scores[kept].astype(np.float32)
+
+
+def _of_boxes(boxes, scores, *options):
+    boxes, scores = np.asarray(convert_to_tensor(boxes), np.float64), np.asarray(convert_to_tensor(scores))
+    return _best(_overlaps(boxes), scores, *options)
+
+
+def non_max_suppression(boxes, scores, max_output_size, iou_threshold=0.5, score_threshold=float("-inf"), name=None):
+    """Numbers of the boxes (y1, x1, y2, x2) that are kept, the best one first: none covers more than this share of another one."""
+    return convert_to_tensor(_of_boxes(boxes, scores, max_output_size, iou_threshold, score_threshold)[0])
+
+
+def non_max_suppression_with_scores(boxes, scores, max_output_size, iou_threshold=0.5, score_threshold=float("-inf"), soft_nms_sigma=0.0, name=None):
+    """The same, and their scores, which with soft_nms_sigma become smaller by what better boxes cover."""
+    kept, found = _of_boxes(boxes, scores, max_output_size, iou_threshold, score_threshold, float(soft_nms_sigma))
+    return convert_to_tensor(kept), convert_to_tensor(found)
+
+
+def non_max_suppression_overlaps(overlaps, scores, max_output_size, overlap_threshold=0.5, score_threshold=float("-inf"), name=None):
+    """The same of boxes of which is said how much they overlap, (boxes, boxes)."""
+    overlaps, scores = np.asarray(convert_to_tensor(overlaps), np.float64), np.asarray(convert_to_tensor(scores))
+    return convert_to_tensor(_best(overlaps, scores, max_output_size, overlap_threshold, score_threshold)[0])
+
+
+def combined_non_max_suppression(boxes, scores, max_output_size_per_class, max_total_size, iou_threshold=0.5, score_threshold=float("-inf"),
+                                 pad_per_class=False, clip_boxes=True, name=None):
+    """The best boxes of each image among those that are kept for each class: boxes (batch, count, 1 or classes, 4), scores (batch, count, classes).
+    Boxes, scores, classes, filled up with zeros, and how many there are."""
+    boxes, scores = np.asarray(convert_to_tensor(boxes), np.float32), np.asarray(convert_to_tensor(scores), np.float32)
+    batch, _, classes = scores.shape
+    size = min(int(max_total_size), int(max_output_size_per_class) * classes) if pad_per_class else int(max_total_size)
+    made = CombinedNonMaxSuppression(*(np.zeros(shape, kind) for shape, kind in (((batch, size, 4), np.float32), ((batch, size), np.float32),
+                                                                                 ((batch, size), np.float32), ((batch,), np.int32))))
+    for image in range(batch):
+        found = []
+        for number in range(classes):
+            own = boxes[image, :, min(number, boxes.shape[2] - 1)]
+            kept, _ = _best(_overlaps(own.astype(np.float64)), scores[image, :, number], max_output_size_per_class, iou_threshold, score_threshold)
+            found += [(float(scores[image, place, number]), number, own[place]) for place in kept]
+        found = sorted(found, key=lambda one: -one[0])[:size]
+        made.valid_detections[image] = len(found)
+        for place, (score, number, box) in enumerate(found):
+            made.nmsed_boxes[image, place] = np.clip(box, 0, 1) if clip_boxes else box
+            made.nmsed_scores[image, place], made.nmsed_classes[image, place] = score, number
+    return CombinedNonMaxSuppression(*map(convert_to_tensor, made))
+
+
+CombinedNonMaxSuppression = collections.namedtuple("CombinedNonMaxSuppression", "nmsed_boxes nmsed_scores nmsed_classes valid_detections")
+
+
+def draw_bounding_boxes(images, boxes, colors, name=None):
+    """Images, (batch, height, width, channels), with frames around boxes (y1, x1, y2, x2), whose corners are shares of height and width, each
+    in the next one of the colours; None: ten colours in turn."""
+    images, boxes = convert_to_tensor(images), np.asarray(convert_to_tensor(boxes), np.float32)
+    if images.ndim != 4 or boxes.ndim != 3:
+        raise ValueError(f"draw_bounding_boxes: takes a batch of images and boxes of shape (batch, count, 4), received {images.shape} and {boxes.shape}")
+    made, (height, width, channels) = np.array(images), images._shape[1:]
+    colors = np.asarray([] if colors is None else convert_to_tensor(colors), np.float32)
+    colors = colors if colors.size else np.array(_COLORS, np.float32)
+    if channels == 1:
+        colors = np.ones((1, 1), np.float32)
+    for image, own in zip(made, boxes):
+        for number, box in enumerate(own):
+            edges = np.array(box, np.float32) * np.array([height - 1, width - 1, height - 1, width - 1], np.float32)
+            top, left, bottom, right = (int(edge) for edge in edges)
+            if top > bottom or left > right or top >= height or left >= width or bottom < 0 or right < 0:
+                continue
+            color = colors[number % len(colors)][:channels]
+            rows, columns = slice(max(top, 0), min(bottom, height - 1) + 1), slice(max(left, 0), min(right, width - 1) + 1)
+            for row in (top, bottom):
+                if 0 <= row < height:
+                    image[row, columns] = color
+            for column in (left, right):
+                if 0 <= column < width:
+                    image[rows, column] = color
+    return convert_to_tensor(made)
+
+
+_COLORS = [[1, 1, 0, 1], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1], [0.5, 0, 0.5, 1], [0.5, 0.5, 0, 1], [0.5, 0, 0, 1], [0, 0, 0.5, 1], [0, 1, 1, 1],
+           [1, 0, 1, 1]]
+
+
+def sobel_edges(image):
+    """How fast an image changes from row to row and from column to column, by Sobel's filters: (batch, height, width, channels, 2)."""
+    image = convert_to_tensor(image)
+    across = np.outer([1.0, 2.0, 1.0], [-1.0, 0.0, 1.0])
+    filters = np.repeat(np.stack([across.T, across], -1)[:, :, None], image._shape[-1], 2)
+    margins = pad(image, [[0, 0], [1, 1], [1, 1], [0, 0]], "REFLECT")
+    made = _ops.depthwise_conv2d(margins, _ops.cast(convert_to_tensor(filters.astype(np.float32)), image.dtype), [1], "valid", [1], "channels_last")
+    return _ops.reshape(made, [*image._shape, 2])
 
 
 def image_gradients(image):

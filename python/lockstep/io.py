@@ -1,12 +1,14 @@
 """tf.io: files, records and images. Contents are bytes of Python, or texts as datasets of files give them."""
 
+import base64
 import collections
 import csv
 import os
+import zlib
 
 import numpy as np
 
-from . import _lockstep, data, dtypes
+from . import _lockstep, _names, data, dtypes, errors
 from ._texts import TextDataset, Texts, is_text
 from .tensor import TensorShape, convert_to_tensor
 
@@ -65,10 +67,22 @@ def encode_jpeg(image, format="", quality=95, *args, **kwargs):
     return _io.encode_jpeg(image, quality)
 
 
+class TFRecordOptions:
+    """How a file of records is written: it is not compressed."""
+
+    def __init__(self, compression_type=None, flush_mode=None, input_buffer_size=None, output_buffer_size=None, window_bits=None,
+                 compression_level=None, compression_method=None, mem_level=None, compression_strategy=None):
+        self.compression_type = compression_type
+
+
 class TFRecordWriter:
     """Writes a file of records."""
 
     def __init__(self, path, options=None):
+        kind = getattr(options, "compression_type", options)
+        if kind:
+            raise NotImplementedError(f"TFRecordWriter: files of records are not compressed while they are written, {kind!r} was asked for; what gzip makes of "
+                                      "one is read as it is")
         self._writer = _io.TFRecordWriter(os.fspath(path))
 
     def write(self, record):
@@ -85,12 +99,32 @@ class TFRecordWriter:
             self.close()
 
 
-class gfile:
+class gfile(metaclass=_names.Namespace):
     """Files, by Python's own means."""
     exists, isdir, listdir = staticmethod(os.path.exists), staticmethod(os.path.isdir), staticmethod(os.listdir)
     makedirs = staticmethod(lambda path: os.makedirs(path, exist_ok=True))
-    remove = staticmethod(os.remove)
-    GFile = staticmethod(open)
+    mkdir, remove, stat = staticmethod(os.mkdir), staticmethod(os.remove), staticmethod(os.stat)
+    join, GFile = staticmethod(os.path.join), staticmethod(open)
+
+    @staticmethod
+    def copy(src, dst, overwrite=False):
+        import shutil
+        gfile._refuse(dst, overwrite)
+        shutil.copyfile(src, dst)
+
+    @staticmethod
+    def rename(src, dst, overwrite=False):
+        gfile._refuse(dst, overwrite)
+        os.replace(src, dst)
+
+    @staticmethod
+    def _refuse(path, overwrite):
+        if not overwrite and os.path.exists(path):
+            raise errors.AlreadyExistsError(f"{os.fspath(path)!r} is there already; overwrite=True replaces it")
+
+    @staticmethod
+    def walk(top, topdown=True, onerror=None):
+        return ((folder, folders, files) for folder, folders, files in os.walk(top, topdown, onerror))
 
     @staticmethod
     def glob(pattern):
@@ -103,7 +137,7 @@ class gfile:
         shutil.rmtree(path)
 
 
-def _names(filenames):
+def _names_of(filenames):
     if isinstance(filenames, (TextDataset, Texts)) and getattr(filenames, "ndim", 1):
         return [_path(name) for name in filenames]
     return [_path(filenames)] if isinstance(filenames, (str, bytes, os.PathLike, Texts)) else [_path(name) for name in filenames]
@@ -111,12 +145,12 @@ def _names(filenames):
 
 def _records(filenames, compression_type=None, buffer_size=None, num_parallel_reads=None, name=None):
     """The records of files, as texts of bytes."""
-    return _as_texts(data.Dataset(_io.TFRecordDataset(_names(filenames), num_parallel_reads or 1)))
+    return _as_texts(data.Dataset(_io.TFRecordDataset(_names_of(filenames), num_parallel_reads or 1)))
 
 
 def _lines(filenames, compression_type=None, buffer_size=None, num_parallel_reads=None, name=None):
     """The lines of files, as texts."""
-    return _as_texts(data.Dataset(_io.TextLineDataset(_names(filenames))))
+    return _as_texts(data.Dataset(_io.TextLineDataset(_names_of(filenames))))
 
 
 def _as_texts(dataset):
@@ -165,6 +199,116 @@ def _column(number, fields, default, na_value):
         raise ValueError(f"decode_csv: field {number} is empty in a line, and has no default")
     filled = np.array([given[0] if field in ("", na_value) else field for field in fields], dtype=object)
     return Texts(filled) if dtype == dtypes.string else convert_to_tensor(filled.astype(dtype.as_numpy_dtype))
+
+
+def encode_base64(input, pad=False, name=None):
+    """Bytes as letters that may be a part of addresses and of names of files."""
+    return _of_bytes(input, lambda whole: base64.urlsafe_b64encode(whole) if pad else base64.urlsafe_b64encode(whole).rstrip(b"="))
+
+
+def decode_base64(input, name=None):
+    """Their bytes again."""
+    return _of_bytes(input, lambda letters: base64.urlsafe_b64decode(letters + b"=" * (-len(letters) % 4)))
+
+
+def decode_compressed(bytes, compression_type="", name=None):
+    """The contents of what "GZIP" or "ZLIB" made smaller."""
+    if compression_type not in ("", "GZIP", "ZLIB"):
+        raise ValueError(f"decode_compressed: compression_type is GZIP, ZLIB or nothing, received {compression_type!r}")
+    frame = 16 if compression_type == "GZIP" else 0  # that of gzip, as zlib counts it
+    return _of_bytes(bytes, lambda whole: zlib.decompress(whole, frame + zlib.MAX_WBITS) if compression_type else whole)
+
+
+def _of_bytes(texts, change):
+    """A function of the bytes of every text."""
+    array = np.asarray(Texts(_io.text(texts) if isinstance(texts, _lockstep.Tensor) else texts))
+    made = np.empty(array.shape, object)
+    made.reshape(-1)[:] = [change(text) for text in array.reshape(-1)]
+    return Texts(made)
+
+
+def is_jpeg(contents, name=None):
+    """Whether these are the bytes of a JPEG image."""
+    whole = _bytes(contents)
+    return convert_to_tensor((_io.text(whole) if isinstance(whole, _lockstep.Tensor) else whole)[:3] == b"\xff\xd8\xff")
+
+
+def extract_jpeg_shape(contents, output_type=dtypes.int32, name=None):
+    """Height, width and channels of a JPEG image."""
+    return convert_to_tensor(list(_io.decode_image(_bytes(contents), 0)._shape), output_type)
+
+
+def decode_and_crop_jpeg(contents, crop_window, channels=0, *args, **kwargs):
+    """A part of a JPEG image: from (top, left) on, of this height and width."""
+    top, left, height, width = (int(part) for part in np.asarray(crop_window))
+    return decode_jpeg(contents, channels)[top:top + height, left:left + width]
+
+
+# --- tensors as bytes ----------------------------------------------------------------------------------------------------
+
+# Numbers of TensorFlow's dtypes in its messages of protocol buffers.
+_NUMBERS_OF_DTYPES = {"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int64": 9, "bool": 10, "bfloat16": 14, "float16": 19}
+
+
+def _varint(number):
+    made = []
+    while number >= 0x80:
+        made.append(number & 0x7f | 0x80)
+        number >>= 7
+    return bytes([*made, number])
+
+
+def serialize_tensor(tensor, name=None):
+    """A tensor as bytes, which parse_tensor() reads, here and in TensorFlow."""
+    tensor = convert_to_tensor(tensor)
+    dims = b"".join(b"\x12" + _varint(len(size) + 1) + b"\x08" + size for size in map(_varint, tensor._shape))
+    content = bytes(tensor._bits()) if tensor.dtype is dtypes.bfloat16 else np.asarray(tensor).tobytes()
+    return Texts(b"\x08" + _varint(_NUMBERS_OF_DTYPES[tensor.dtype.name]) + b"\x12" + _varint(len(dims)) + dims + b"\x22" + _varint(len(content)) + content)
+
+
+def parse_tensor(serialized, out_type, name=None):
+    """The tensor of serialize_tensor()."""
+    whole, dtype = _bytes(serialized), dtypes.as_dtype(out_type)
+    whole = _io.text(whole) if isinstance(whole, _lockstep.Tensor) else whole
+    fields, sizes = dict(_fields(whole)), []
+    if fields.get(1) != _NUMBERS_OF_DTYPES[dtype.name]:
+        known = {number: name for name, number in _NUMBERS_OF_DTYPES.items()}.get(fields.get(1), "another dtype")
+        raise errors.InvalidArgumentError(f"parse_tensor: out_type is {dtype.name}, the tensor is of {known}")
+    for field, size in _fields(fields.get(2, b"")):
+        if field == 2:
+            sizes.append(dict(_fields(size)).get(1, 0))
+    content, count = fields.get(4), int(np.prod(sizes, dtype=np.int64))
+    if content is None or len(content) != count * dtype.size:
+        raise errors.InvalidArgumentError("parse_tensor: takes the bytes that serialize_tensor() gives, whose elements lie in row-major order; these are no such")
+    if dtype is dtypes.bfloat16:
+        return _lockstep.ops.cast(convert_to_tensor((np.frombuffer(content, "<u2").astype("<u4") << 16).view("<f4").reshape(sizes)), dtype)
+    return convert_to_tensor(np.frombuffer(content, dtype.as_numpy_dtype).reshape(sizes))
+
+
+def _fields(message):
+    """(number, value) of the fields of a message of protocol buffers: integers and bytes."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        number, shift = 0, 0
+        while True:
+            if at >= len(message):
+                raise errors.InvalidArgumentError("parse_tensor: the bytes end within a number")
+            part = message[at]
+            number, shift, at = number | (part & 0x7f) << shift, shift + 7, at + 1
+            if part < 0x80:
+                return number
+    while at < len(message):
+        field, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield field, varint()
+        elif kind == 2:
+            size = varint()
+            yield field, message[at:at + size]
+            at += size
+        else:
+            at += {1: 8, 5: 4}.get(kind, len(message))
 
 
 # --- examples ------------------------------------------------------------------------------------------------------------

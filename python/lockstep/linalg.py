@@ -65,6 +65,45 @@ def matrix_transpose(a, name="matrix_transpose", conjugate=False):
     return _ops.moveaxis(a, [-1], [-2])
 
 
+def adjoint(matrix, name=None):
+    """The last two dimensions swapped."""
+    return matrix_transpose(matrix)
+
+
+def cross(a, b, name=None):
+    """The vectors that stand upright on both, of three elements in the last dimension."""
+    a, b = convert_to_tensor(a), convert_to_tensor(b)
+    if a.shape[-1:] != (3,) or a.shape != b.shape:
+        raise ValueError(f"cross: takes vectors of three elements and of one shape, received {a.shape} and {b.shape}")
+
+    def turned(x, by):
+        return _ops.roll(x, [by], [x.ndim - 1])
+    return turned(a, -1) * turned(b, 1) - turned(a, 1) * turned(b, -1)
+
+
+def normalize(tensor, ord="euclidean", axis=None, name=None):
+    """Divided by the norm along some axes, and the norm."""
+    size = norm(tensor, ord, axis, True)
+    return tensor / size, size
+
+
+def tensor_diag(diagonal, name=None):
+    """Zeros, but these where the first half of the dimensions is at the same place as the second half."""
+    diagonal = convert_to_tensor(diagonal)
+    shape = list(diagonal.shape)
+    return _ops.reshape(_ops.diag(_ops.reshape(diagonal, [-1]), 0), shape + shape)
+
+
+def tensor_diag_part(input, name=None):
+    """What is where the first half of the dimensions is at the same place as the second half."""
+    input = convert_to_tensor(input)
+    half = list(input.shape[:input.ndim // 2])
+    if input.ndim % 2 or half != list(input.shape[input.ndim // 2:]):
+        raise ValueError(f"tensor_diag_part: takes a tensor whose shape is the same one twice, received {input.shape}")
+    rows = int(np.prod(half, dtype=np.int64))
+    return _ops.reshape(_ops.diag_part(_ops.reshape(input, [rows, rows]), 0), half)
+
+
 # --- factors and solutions -----------------------------------------------------------------------------------------------
 
 def _of_keras(name):
@@ -85,6 +124,11 @@ def solve(matrix, rhs, adjoint=False, name=None):
 def triangular_solve(matrix, rhs, lower=True, adjoint=False, name=None):
     """The same of a triangle, of which the other half is not read."""
     return _of_keras("solve_triangular")(_turned(matrix, adjoint), rhs, lower=lower != adjoint)
+
+
+def cholesky_solve(chol, rhs, name=None):
+    """x with chol chol' x = rhs."""
+    return triangular_solve(chol, triangular_solve(chol, rhs), adjoint=True)
 
 
 def inv(input, adjoint=False, name=None):
@@ -109,7 +153,9 @@ def logdet(matrix, name=None):
 
 def cholesky(input, name=None):
     """The lower triangle L with L L' = input."""
-    return _of_keras("cholesky")(input)
+    input = convert_to_tensor(input)
+    symmetric = (input + matrix_transpose(input)) / 2.0  # so is the gradient, as in TensorFlow
+    return _of_keras("cholesky")(symmetric + _ops.stop_gradient(input - symmetric))
 
 
 def qr(input, full_matrices=False, name=None):

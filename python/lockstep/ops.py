@@ -483,6 +483,139 @@ def ensure_shape(x, shape, name=None):
     return x
 
 
+def reverse_sequence(input, seq_lengths, seq_axis=None, batch_axis=None, name=None):
+    """Every example's first so many elements backwards, along an axis; the others stay where they are."""
+    input, lengths = convert_to_tensor(input), _ops.cast(seq_lengths, dtypes.int32)
+    if seq_axis is None:
+        raise ValueError("reverse_sequence: takes a seq_axis")
+    axes = [_integer(batch_axis or 0, "batch_axis") % input.ndim, _integer(seq_axis, "seq_axis") % input.ndim]
+    if axes[0] == axes[1] or tuple(lengths.shape) != (input.shape[axes[0]],):
+        raise ValueError(f"reverse_sequence: takes an axis of sequences, one of examples and a length for each of these, received axes {axes[1]} and "
+                         f"{axes[0]} of shape {input.shape} and lengths of shape {lengths.shape}")
+    moved = _ops.moveaxis(input, axes, [0, 1])
+    place, lengths = convert_to_tensor(np.arange(moved.shape[1], dtype=np.int32)), _ops.expand_dims(lengths, 1)
+    places = _ops.where(_ops.less(place, lengths), lengths - 1 - place, place + _ops.zeros_like(lengths))
+    return _ops.moveaxis(_ops.gather(moved, places, 1, 1), [0, 1], axes)
+
+
+def dynamic_partition(data, partitions, num_partitions, name=None):
+    """The parts of each number, as a list. How many these are must be known, so not in a function that is being traced."""
+    data, numbers = convert_to_tensor(data), _known(partitions, "dynamic_partition")
+    if tuple(data.shape[:numbers.ndim]) != numbers.shape:
+        raise ValueError(f"dynamic_partition: partitions have the shape of the first dimensions of data, received {numbers.shape} and {data.shape}")
+    if numbers.size and not 0 <= numbers.min() <= numbers.max() < int(num_partitions):
+        raise errors.InvalidArgumentError(f"dynamic_partition: partitions are numbers in [0, {int(num_partitions)}), received {numbers.tolist()}")
+    rows = _ops.reshape(data, [numbers.size, *data.shape[numbers.ndim:]])
+    return [_ops.gather(rows, _from_numpy(np.flatnonzero(numbers == number)), 0, 0) for number in _range(int(num_partitions))]
+
+
+def dynamic_stitch(indices, data, name=None):
+    """Parts put together at their places, which must be known; of several for one place the last one. Where none is: 0."""
+    data = [convert_to_tensor(part) for part in data]
+    places = [_known(part, "dynamic_stitch").reshape(-1) for part in indices]
+    if len(data) != len(places):
+        raise ValueError(f"dynamic_stitch: takes as many indices as data, received {len(places)} and {len(data)}")
+    rest = list(data[0].shape[convert_to_tensor(indices[0]).ndim:])
+    rows = _ops.concat([_ops.reshape(part, [len(at), *rest]) for part, at in zip(data, places)], 0)
+    places = np.concatenate(places)
+    last = dict(zip(places.tolist(), _range(len(places))))  # of each place
+    made = _ops.gather(rows, _from_numpy(np.fromiter(last.values(), np.int64, len(last))), 0, 0)
+    return _ops.scatter_nd(_from_numpy(np.fromiter(last, np.int64, len(last))[:, None]), made, [int(places.max(initial=-1)) + 1, *rest])
+
+
+def parallel_stack(values, name=None):
+    """Joined along a new first dimension."""
+    return stack(values)
+
+
+def unravel_index(indices, dims, name=None):
+    """Places of a flattened array as places of an array of these sizes, a row for each dimension."""
+    indices, sizes = convert_to_tensor(indices), _sizes(dims)
+    parts = []
+    for size in reversed(sizes):
+        size = convert_to_tensor(size, indices.dtype)
+        parts.append(_ops.floormod(indices, size))
+        indices = _ops.floordiv(indices, size)
+    return _ops.stack(parts[::-1], 0)
+
+
+def space_to_batch(input, block_shape, paddings, name=None):
+    """Blocks of the dimensions behind the first one become examples, a place in the block after another."""
+    input, blocks, pairs = convert_to_tensor(input), _sizes(block_shape), [_sizes(pair) for pair in paddings]
+    count, rest = len(blocks), list(convert_to_tensor(input).shape[len(blocks) + 1:])
+    input = pad(input, [[0, 0], *pairs] + [[0, 0]] * len(rest))
+    if any(size % block for size, block in zip(input.shape[1:], blocks)):
+        raise ValueError(f"space_to_batch: blocks of {blocks} do not divide the padded shape {input.shape}")
+    parts = [part for size, block in zip(input.shape[1:], blocks) for part in (size // block, block)]
+    split_up = _ops.reshape(input, [input.shape[0], *parts, *rest])
+    order = [2 * place + 2 for place in _range(count)] + [0] + [2 * place + 1 for place in _range(count)]
+    moved = _ops.transpose(split_up, order + list(_range(2 * count + 1, split_up.ndim)))
+    return _ops.reshape(moved, [input.shape[0] * int(np.prod(blocks)), *parts[::2], *rest])
+
+
+space_to_batch_nd = space_to_batch
+
+
+def batch_to_space(input, block_shape, crops, name=None):
+    """The reverse of space_to_batch(): examples become blocks of the dimensions behind the first one, whose margins are cut off."""
+    input, blocks, pairs = convert_to_tensor(input), _sizes(block_shape), [_sizes(pair) for pair in crops]
+    count, sizes, rest = len(blocks), list(input.shape[1:len(blocks) + 1]), list(input.shape[len(blocks) + 1:])
+    if input.shape[0] % int(np.prod(blocks)):
+        raise ValueError(f"batch_to_space: {input.shape[0]} examples are not so many times {int(np.prod(blocks))}, the size of a block of {blocks}")
+    split_up = _ops.reshape(input, [*blocks, -1, *sizes, *rest])
+    order = [count] + [part for place in _range(count) for part in (count + 1 + place, place)]
+    moved = _ops.transpose(split_up, order + list(_range(2 * count + 1, split_up.ndim)))
+    whole = _ops.reshape(moved, [split_up.shape[count], *(size * block for size, block in zip(sizes, blocks)), *rest])
+    return _ops.slice(whole, [0] + [before for before, _ in pairs] + [0] * len(rest),
+                      [-1] + [size - before - after for size, (before, after) in zip(whole.shape[1:], pairs)] + [-1] * len(rest))
+
+
+def identity_n(input, name=None):
+    """All of them."""
+    return [convert_to_tensor(part) for part in input]
+
+
+def shape_n(input, out_type=dtypes.int32, name=None):
+    """The shapes of all of them."""
+    return [shape(part, out_type) for part in input]
+
+
+def guarantee_const(input, name=None):
+    """The tensor itself."""
+    return _ops.identity(input)
+
+
+realdiv = globals()["divide"]
+
+
+def truncatediv(x, y, name=None):
+    """x / y of integers, towards 0."""
+    x, y = _alike([x, y])
+    down = _ops.floordiv(x, y)
+    inexact = _ops.logical_and(_ops.less(down, convert_to_tensor(0, down.dtype)), _ops.not_equal(down * y, x))
+    return down + _ops.cast(inexact, down.dtype)
+
+
+def truncatemod(x, y, name=None):
+    """The rest of a division, with the sign of x."""
+    x, y = _alike([x, y])
+    return x - (_ops.trunc(x / y) if x.dtype.is_floating else truncatediv(x, y)) * y
+
+
+def histogram_fixed_width_bins(values, value_range, nbins=100, dtype=dtypes.int32, name=None):
+    """Which of so many equal parts of the range each value is in; the first and the last one have what lies outside, too."""
+    values = convert_to_tensor(values)
+    low, high = (_ops.cast(part, dtypes.float64) for part in _ops.unstack(convert_to_tensor(value_range), 0))
+    share = (_ops.cast(values, dtypes.float64) - low) / (high - low)
+    return _ops.cast(_ops.clip_by_value(_ops.floor(share * float(nbins)), 0.0, float(nbins - 1)), dtype)
+
+
+def histogram_fixed_width(values, value_range, nbins=100, dtype=dtypes.int32, name=None):
+    """How many values are in each of so many equal parts of the range."""
+    bins = histogram_fixed_width_bins(values, value_range, nbins)
+    return _ops.cast(_ops.bincount(_ops.reshape(bins, [-1]), int(nbins), None), dtype)
+
+
 # --- reductions ----------------------------------------------------------------------------------------------------------
 
 def _reduction(name, doc):

@@ -168,10 +168,112 @@ def to_number(input, out_type="float32", name=None):
     return convert_to_tensor(np.asarray(_of_each(float if dtype.is_floating else int, input), dtype.as_numpy_dtype))
 
 
-def as_string(input, precision=-1, name=None):
-    """Numbers as texts; floats with so many digits behind the point, six where nobody says."""
+def as_string(input, precision=-1, scientific=False, shortest=False, width=-1, fill="", name=None):
+    """Numbers as texts, as C writes them: floats with so many digits behind the point, six where nobody says; with powers of ten, or as short
+    as they can be; filled up to a width."""
+    if fill not in ("", "0", "+", "-", " ") or scientific and shortest:
+        raise ValueError(f"as_string: fill is one of 0, +, - and a space, and a number is scientific or shortest, received {fill!r}, {scientific} and {shortest}")
     array = np.asarray(convert_to_tensor(input))
-    digits = 6 if precision < 0 else precision
-    made = [str(value).lower() if array.dtype == np.bool_ else f"{value:.{digits}f}" if array.dtype.kind == "f" else str(value)
-            for value in array.reshape(-1).tolist()]
+    form = f"%{fill}{width if width > -1 else ''}"
+    form += "d" if array.dtype.kind != "f" else f"{f'.{precision}' if precision > -1 else ''}{'e' if scientific else 'g' if shortest else 'f'}"
+    made = [str(value).lower() if array.dtype == np.bool_ else form % value for value in array.reshape(-1).tolist()]
     return Texts(np.array(made, dtype=object).reshape(array.shape))
+
+
+def format(template, inputs, placeholder="{}", summarize=3, name=None):  # noqa: A001: TensorFlow's name
+    """A text with values in its places, of larger tensors the first and the last elements along each dimension."""
+    values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+    parts = template.split(placeholder)
+    if len(parts) != len(values) + 1:
+        raise ValueError(f"format: {template!r} has {len(parts) - 1} places, {len(values)} values were given")
+    return Texts("".join(part + _written(value, summarize) for part, value in zip(parts, values)) + parts[-1])
+
+
+def _written(value, summarize):
+    if is_text(value):
+        array = np.asarray(Texts(value))
+    else:
+        array = np.asarray(as_string(value, shortest=True) if convert_to_tensor(value).dtype.is_floating else as_string(value))
+        if convert_to_tensor(value).dtype.is_bool:
+            array = np.vectorize(lambda text: b"1" if text == b"true" else b"0", otypes=[object])(array)
+
+    def of(part):
+        if not np.ndim(part):
+            text = (part if isinstance(part, bytes) else part[()]).decode()
+            return f'"{text}"' if is_text(value) else text
+        rows = list(part)
+        shown = [of(row) for row in rows] if summarize < 0 or len(rows) <= 2 * summarize else \
+            [of(row) for row in rows[:summarize]] + ["..."] + [of(row) for row in rows[-summarize:]]
+        return "[" + ("\n " * (part.ndim > 1) or " ").join(shown) + "]"
+    return of(array)
+
+
+def ngrams(data, ngram_width, separator=" ", pad_values=None, padding_width=None, preserve_short_sequences=False, name=None):
+    """So many texts of the last dimension that follow one another, joined: of all places, a width after another."""
+    widths = [int(ngram_width)] if np.ndim(ngram_width) == 0 else [int(width) for width in ngram_width]
+    if min(widths) < 1 or padding_width is not None and padding_width < 1:
+        raise ValueError(f"ngrams: widths are 1 or more, received {widths} and padding_width {padding_width}")
+    pads = (pad_values, pad_values) if isinstance(pad_values, (str, bytes)) else pad_values
+    array = np.asarray(Texts(data))
+
+    def of_row(row):
+        made = []
+        for width in widths:
+            beside = 0 if pads is None else width - 1 if padding_width is None else min(padding_width, width - 1)
+            whole = [pads[0]] * beside + row + [pads[1]] * beside if beside else row
+            found = [_joined(whole[place:place + width], separator) for place in range(len(whole) - width + 1)]
+            made += found
+        if not made and preserve_short_sequences and row:
+            made = [_joined(row, separator)]
+        return made
+    rows = [of_row(row) for row in array.reshape(-1, array.shape[-1]).tolist()]
+    return Texts(np.array(rows, dtype=object).reshape(*array.shape[:-1], len(rows[0]) if rows else 0))
+
+
+def unicode_transcode(input, input_encoding, output_encoding, errors="replace", replacement_char=65533, replace_control_characters=False, name=None):
+    """Bytes of one encoding as those of another one; what is none is replaced, left out ("ignore") or refused ("strict")."""
+    if errors not in ("replace", "ignore", "strict"):
+        raise ValueError(f"unicode_transcode: errors is replace, ignore or strict, received {errors!r}")
+    array = np.asarray(Texts(_lockstep.io.text(input) if isinstance(input, _lockstep.Tensor) else input))
+    made = np.empty(array.shape, object)
+    for place in np.ndindex(array.shape):
+        text = array[place].decode(input_encoding, errors).replace("\ufffd", chr(replacement_char))
+        if replace_control_characters:
+            text = re.sub("[\x00-\x1f]", chr(replacement_char), text)
+        made[place] = text.encode(output_encoding, errors)
+    return Texts(made)
+
+
+def unicode_split_with_offsets(input, input_encoding, errors="replace", replacement_char=65533, name=None):
+    """The characters of a text, and the byte that each begins at."""
+    characters = unicode_split(Texts(input), input_encoding)
+    if not isinstance(characters, Texts):
+        raise NotImplementedError("unicode_split_with_offsets: takes one text, for those of several have different lengths")
+    sizes = [len(character) for character in characters.numpy()]
+    return characters, _numbers(np.cumsum([0, *sizes])[:-1], np.int64)
+
+
+def unsorted_segment_join(inputs, segment_ids, num_segments, separator="", name=None):
+    """The texts of each number, one after another."""
+    array, numbers = np.asarray(Texts(inputs)), np.asarray(convert_to_tensor(segment_ids))
+    return Texts(np.array([_joined(array[numbers == number].tolist(), separator) for number in range(int(num_segments))], dtype=object))
+
+
+# --- numbers of texts ----------------------------------------------------------------------------------------------------
+
+def to_hash_bucket_fast(input, num_buckets, name=None):
+    """A number in [0, num_buckets) for every text, by its hash: the same in every process, and in TensorFlow."""
+    return _hashed(input, num_buckets, None)
+
+
+def to_hash_bucket_strong(input, num_buckets, key, name=None):
+    """The same by a hash that nobody can foresee who does not know the key, a pair of integers."""
+    return _hashed(input, num_buckets, [int(part) for part in key])
+
+
+def _hashed(input, num_buckets, salt):
+    texts = Texts(_lockstep.io.text(input) if isinstance(input, _lockstep.Tensor) else input)
+    config = {"name": "to_hash_bucket", "num_bins": int(num_buckets), "salt": salt, "output_mode": "int"}
+    engine = _lockstep.Hashing.deserialize({"class_name": "Hashing", "config": {key: value for key, value in config.items() if value is not None}})
+    made = engine([text.decode() for text in np.asarray(texts).reshape(-1)])
+    return _lockstep.ops.cast(_lockstep.ops.reshape(made, list(texts.shape)), dtypes.int64)

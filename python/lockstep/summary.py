@@ -2,14 +2,21 @@
 
 import os
 
-from . import _lockstep
+import numpy as np
+
+from . import _lockstep, _names, audio as _audio, dtypes, image as _image, io as _io
+from ._texts import Texts
+from .tensor import convert_to_tensor
 
 _summary = _lockstep.summary
 _step = [None]
 
 
-class _Writer:
-    """Where events go."""
+_recording = [True]
+
+
+class SummaryWriter:
+    """Where events go: create_file_writer() makes one."""
 
     def __init__(self, folder):
         self._writer = _summary.EventWriter(folder)
@@ -22,6 +29,42 @@ class _Writer:
         self._writer.flush()
 
     close = flush
+
+
+class _Nowhere:
+    """A writer that events do not go to."""
+
+    def as_default(self, step=None):
+        return record_if(False)
+
+    def flush(self):
+        pass
+
+    close = flush
+
+
+def create_noop_writer():
+    """A writer that keeps nothing."""
+    return _Nowhere()
+
+
+class record_if:
+    """``with tf.summary.record_if(condition):`` events are kept while it, or what it returns, is true."""
+
+    def __init__(self, condition):
+        self._condition = condition
+
+    def __enter__(self):
+        self._before = _recording[0]
+        _recording[0] = self._condition
+
+    def __exit__(self, *_):
+        _recording[0] = self._before
+
+
+def should_record_summaries():
+    """Whether events are kept."""
+    return bool(_recording[0]() if callable(_recording[0]) else _recording[0])
 
 
 class _Default:
@@ -41,7 +84,7 @@ class _Default:
 
 def create_file_writer(logdir, max_queue=None, flush_millis=None, filename_suffix=None, name=None):
     """Event files in a folder."""
-    return _Writer(os.fspath(logdir))
+    return SummaryWriter(os.fspath(logdir))
 
 
 def _of(step):
@@ -51,16 +94,61 @@ def _of(step):
     return int(step)
 
 
+def _kept(write):
+    if not should_record_summaries():
+        return False
+    write()
+    return True
+
+
 def scalar(name, data, step=None, description=None):
     """A number of a step."""
-    _summary.scalar(name, data, _of(step))
-    return True
+    return _kept(lambda: _summary.scalar(name, data, _of(step)))
 
 
 def histogram(name, data, step=None, buckets=30, description=None):
     """How numbers are spread."""
-    _summary.histogram(name, data, _of(step), int(buckets or 30))
-    return True
+    return _kept(lambda: _summary.histogram(name, data, _of(step), int(buckets or 30)))
+
+
+def text(name, data, step=None, description=None):
+    """A text, or an array of them, which may be Markdown."""
+    array = np.asarray(Texts(data))
+    return _kept(lambda: _summary.texts(name, "text", list(array.shape), array.reshape(-1).tolist(), _of(step)))
+
+
+def image(name, data, step=None, max_outputs=3, description=None):
+    """The first images of a batch, of shape (count, height, width, channels): bytes, or floats in [0, 1]."""
+    images = _on_host(data, "image")
+    if images.ndim != 4:
+        raise ValueError(f"tf.summary.image: takes images of shape (count, height, width, channels), received {images.shape}")
+
+    def write():
+        bytes_of = [_io._bytes(_io.encode_png(_image.convert_image_dtype(images[number], dtypes.uint8, saturate=True)))
+                    for number in range(min(int(max_outputs), images.shape[0]))]
+        sizes = [str(size).encode() for size in (images.shape[2], images.shape[1])]
+        _summary.texts(name, "images", [2 + len(bytes_of)], sizes + bytes_of, _of(step))
+    return _kept(write)
+
+
+def audio(name, data, sample_rate, step=None, max_outputs=3, encoding=None, description=None):
+    """The first sounds of a batch, of shape (count, samples, channels): floats in [-1, 1]."""
+    sounds = _on_host(data, "audio")
+    if sounds.ndim != 3 or encoding not in (None, "wav"):
+        raise ValueError(f"tf.summary.audio: takes sounds of shape (count, samples, channels), which are kept as \"wav\", received {sounds.shape} and "
+                         f"encoding={encoding!r}")
+
+    def write():
+        files = [_audio.encode_wav(sounds[number], sample_rate).numpy() for number in range(min(int(max_outputs), sounds.shape[0]))]
+        _summary.texts(name, "audio", [len(files), 2], [part for file in files for part in (file, b"")], _of(step))
+    return _kept(write)
+
+
+def _on_host(data, what):
+    data = convert_to_tensor(data)
+    if data.symbolic:
+        raise NotImplementedError(f"tf.summary.{what}: it is encoded on the host, so outside of functions that are compiled: return the tensor from the function")
+    return data
 
 
 def flush(writer=None, name=None):
@@ -68,7 +156,7 @@ def flush(writer=None, name=None):
     _summary.flush() if writer is None else writer.flush()
 
 
-class experimental:
+class experimental(metaclass=_names.Namespace):
     @staticmethod
     def set_step(step):
         _step[0] = step

@@ -49,6 +49,39 @@ class TensorShape(tuple):
         other = TensorShape(other)
         return len(self) == len(other) and all(a == b or a is None or b is None for a, b in zip(self, other))
 
+    def assert_is_compatible_with(self, other):
+        if not self.is_compatible_with(other):
+            raise ValueError(f"shapes {self} and {TensorShape(other)} are incompatible")
+
+    def assert_is_fully_defined(self):
+        if not self.is_fully_defined():
+            raise ValueError(f"shape {self} is not fully defined")
+
+    def assert_has_rank(self, rank):
+        self.with_rank(rank)
+
+    def assert_same_rank(self, other):
+        self.with_rank(len(TensorShape(other)))
+
+    def merge_with(self, other):
+        """The sizes that one of both knows."""
+        self.assert_is_compatible_with(other)
+        return TensorShape(b if a is None else a for a, b in zip(self, TensorShape(other)))
+
+    def with_rank(self, rank):
+        return self._of_rank(len(self) == rank, f"of rank {rank}")
+
+    def with_rank_at_least(self, rank):
+        return self._of_rank(len(self) >= rank, f"of rank {rank} or more")
+
+    def with_rank_at_most(self, rank):
+        return self._of_rank(len(self) <= rank, f"of rank {rank} or less")
+
+    def _of_rank(self, is_so, words):
+        if not is_so:
+            raise ValueError(f"shape {self} is not {words}")
+        return self
+
     def concatenate(self, other):
         return TensorShape(tuple(self) + tuple(TensorShape(other)))
 
@@ -534,6 +567,15 @@ def _sliced(change, doc):
     return scatter
 
 
+def _combined(change):
+    def scatter(self, places, values):
+        from .keras.ops import scatter_update
+        factors = scatter_update(_ops.ones_like(self.read_value()), places, convert_to_tensor(values, None if is_tensor(values) else self.dtype), "mul")
+        self._assign(getattr(_ops, change)(self.read_value(), factors))
+        return self
+    return scatter
+
+
 _with_methods(Variable)
 Variable.scatter_nd_update = _scattered("tensor_scatter_nd_update", "Other values in these places.")
 Variable.scatter_nd_add = _scattered("tensor_scatter_nd_add", "These are added in their places.")
@@ -541,6 +583,13 @@ Variable.scatter_nd_sub = _scattered("tensor_scatter_nd_sub", "These are taken a
 Variable.scatter_update = _sliced(Variable.scatter_nd_update, "Other rows by their numbers, as tf.IndexedSlices has them.")
 Variable.scatter_add = _sliced(Variable.scatter_nd_add, "Rows are added by their numbers, as tf.IndexedSlices has them.")
 Variable.scatter_sub = _sliced(Variable.scatter_nd_sub, "Rows are taken away by their numbers, as tf.IndexedSlices has them.")
+Variable.scatter_max = _sliced(_scattered("tensor_scatter_nd_max", ""), "The larger one of each row and of these, by their numbers, as tf.IndexedSlices "
+                               "has them.")
+Variable.scatter_min = _sliced(_scattered("tensor_scatter_nd_min", ""), "The smaller one of each row and of these, by their numbers.")
+Variable.scatter_mul = _sliced(_combined("multiply"), "Rows times these, by their numbers. A row that is there twice is multiplied twice.")
+Variable.scatter_div = _sliced(_combined("divide"), "Rows divided by these, by their numbers.")
+Variable.gather_nd = lambda self, indices, name=None: _ops.gather_nd(self.read_value(), convert_to_tensor(indices))
+Variable.sparse_read = lambda self, indices, name=None: _ops.gather(self.read_value(), convert_to_tensor(indices), 0, 0)
 for _method in ("numpy", "__array__", "__bool__", "__float__", "__int__", "__index__", "__format__", "item"):
     setattr(Variable, _method, _read(_method))
 Variable.assign = _assigned("_assign")

@@ -1,11 +1,13 @@
 """tf.train: the state of a training run on disk, complete or not there at all."""
 
 import os
+import time
 
 import numpy as np
 
 from . import _lockstep, _module
 from ._lockstep import Variable
+from .dtypes import float32
 
 
 def _trackable(value):
@@ -143,6 +145,84 @@ class CheckpointManager:
 def latest_checkpoint(checkpoint_dir, latest_filename=None):
     """The path of the latest checkpoint of a folder; None where there is none."""
     return _lockstep.latest_checkpoint(os.fspath(checkpoint_dir))
+
+
+class CheckpointState:
+    """What a folder of checkpoints has: the latest one's path, and all of them, oldest first."""
+
+    def __init__(self, paths):
+        self.model_checkpoint_path, self.all_model_checkpoint_paths = paths[-1], list(paths)
+
+
+def get_checkpoint_state(checkpoint_dir, latest_filename=None):
+    """The checkpoints of a folder; None where there is none."""
+    latest = latest_checkpoint(checkpoint_dir, latest_filename)
+    return None if latest is None else CheckpointState([latest])
+
+
+def checkpoints_iterator(checkpoint_dir, min_interval_secs=0, timeout=None, timeout_fn=None):
+    """The path of the latest checkpoint of a folder, again whenever there is a new one: for what evaluates while another process trains. It
+    ends when none has come for `timeout` seconds, unless timeout_fn() returns False."""
+    seen, since = None, time.monotonic()
+    while True:
+        path = latest_checkpoint(checkpoint_dir)
+        if path is not None and path != seen:
+            seen, begin = path, time.monotonic()
+            yield path
+            time.sleep(max(begin + min_interval_secs - time.monotonic(), 0.0))
+            since = time.monotonic()
+            continue
+        if timeout is not None and time.monotonic() - since > timeout:
+            if timeout_fn is None or timeout_fn():
+                return
+            since = time.monotonic()
+        time.sleep(min(1.0, timeout or 1.0))
+
+
+class ExponentialMovingAverage:
+    """Averages of variables that follow them: apply() after every step, average(variable) for what it has become."""
+
+    def __init__(self, decay, num_updates=None, zero_debias=False, name="ExponentialMovingAverage"):
+        if zero_debias:
+            raise NotImplementedError("ExponentialMovingAverage: zero_debias is for averages that begin at 0; these begin at the variables' values")
+        self._decay, self._num_updates, self._name, self._averages = decay, num_updates, name, {}
+
+    @property
+    def name(self):
+        return self._name
+
+    def apply(self, var_list=None):
+        """Averages of these variables move towards them; those of new ones begin at their values."""
+        if var_list is None:
+            raise ValueError("ExponentialMovingAverage: apply() takes the variables, model.trainable_variables for instance")
+        decay = self._decay
+        if self._num_updates is not None:
+            updates = _lockstep.ops.cast(self._num_updates.read_value() if isinstance(self._num_updates, Variable) else self._num_updates, float32)
+            decay = _lockstep.ops.minimum(decay, (updates + 1.0) / (updates + 10.0))
+        for variable in var_list:
+            average = self._averages.get(variable.ref())
+            if average is None:
+                self._averages[variable.ref()] = Variable(variable.read_value(), trainable=False, name=self.average_name(variable))
+            else:
+                average.assign_sub((average - variable) * _lockstep.ops.cast(1.0 - decay, variable.dtype))
+
+    def average(self, var):
+        """The variable that holds the average; None: apply() has not seen this one."""
+        return self._averages.get(var.ref())
+
+    def average_name(self, var):
+        return f"{var.name.partition(':')[0]}/{self._name}"
+
+
+class CheckpointOptions:
+    """Settings of saving that have no effect here: a checkpoint is always written while the program goes on."""
+
+    def __init__(self, experimental_io_device=None, experimental_enable_async_checkpoint=False, experimental_write_callbacks=None, enable_async=False,
+                 experimental_skip_slot_variables=False, experimental_sharding_callback=None):
+        if experimental_write_callbacks or experimental_skip_slot_variables or experimental_sharding_callback:
+            raise NotImplementedError("CheckpointOptions: there are no experimental_write_callbacks, experimental_skip_slot_variables and "
+                                      "experimental_sharding_callback")
+        self.experimental_io_device, self.enable_async = experimental_io_device, enable_async or experimental_enable_async_checkpoint
 
 
 # --- checkpoints of TensorFlow -------------------------------------------------------------------------------------------

@@ -30,10 +30,13 @@ constexpr int kWallTime = 1, kStep = 2, kFileVersion = 3, kGraphDef = 4, kSummar
 }
 namespace summary {
 constexpr int kValue = 1;
-constexpr int kTag = 1, kTensor = 8, kMetadata = 9;        // of a value
-constexpr int kPluginData = 1, kDataClass = 4;             // of its metadata
-constexpr int kScalarClass = 1, kTensorClass = 2;          // the data's class
-constexpr int kPluginName = 1;                             // of the plugin's data
+constexpr int kTag = 1, kTensor = 8, kMetadata = 9;  // of a value
+constexpr int kPluginData = 1, kDataClass = 4;       // of its metadata
+constexpr int kScalarClass = 1, kTensorClass = 2;    // the data's class
+constexpr int kPluginName = 1, kPluginContent = 2;   // of the plugin's data
+constexpr int kBlobClass = 3, kText = 7,
+              kTextContent = 8;               // a class of data; a dtype and the elements of a tensor
+constexpr int kAudioEncoding = 2, kWav = 11;  // of the content of the plugin "audio"
 constexpr int kDType = 1, kTensorShape = 2, kContent = 4;  // of its tensor
 constexpr int kDim = 2, kSize = 1;                         // of the tensor's shape
 constexpr int kFloat = 1, kDouble = 2;                     // the tensor's dtype
@@ -44,23 +47,33 @@ constexpr int kName = 1, kOp = 2, kInput = 3;  // of a node
 constexpr int kProducer = 1;                   // of the versions
 }  // namespace graph_def
 
-template <class T>
-Writer summary_value(std::string_view tag, std::string_view plugin, int data_class, int dtype,
-                     std::span<const int64_t> shape, std::span<const T> elements) {
+Writer tensor_of(int dtype, std::span<const int64_t> shape) {
   Writer dims;
   for (const int64_t size : shape) dims.message(summary::kDim, Writer().integer(summary::kSize, size));
-  const std::string_view content(reinterpret_cast<const char*>(elements.data()), elements.size_bytes());
-  return Writer()
-      .bytes(summary::kTag, tag)
-      .message(summary::kTensor, Writer()
-                                     .integer(summary::kDType, dtype)
-                                     .message(summary::kTensorShape, dims)
-                                     .bytes(summary::kContent, content))
-      .message(summary::kMetadata,
-               Writer()
-                   .message(summary::kPluginData, Writer().bytes(summary::kPluginName, plugin))
-                   .integer(summary::kDataClass, data_class));
+  return Writer().integer(summary::kDType, dtype).message(summary::kTensorShape, dims);
 }
+
+template <class T>
+Writer tensor_of(int dtype, std::span<const int64_t> shape, std::span<const T> elements) {
+  return tensor_of(dtype, shape)
+      .bytes(summary::kContent, {reinterpret_cast<const char*>(elements.data()), elements.size_bytes()});
+}
+
+// The fields of an event.
+Writer summary_of(int64_t step, std::string_view tag, const Writer& plugin, int data_class,
+                  const Writer& tensor) {
+  const Writer metadata =
+      Writer().message(summary::kPluginData, plugin).integer(summary::kDataClass, data_class);
+  const Writer value = Writer()
+                           .bytes(summary::kTag, tag)
+                           .message(summary::kTensor, tensor)
+                           .message(summary::kMetadata, metadata);
+  return Writer()
+      .integer(event::kStep, step)
+      .message(event::kSummary, Writer().message(summary::kValue, value));
+}
+
+Writer plugin_of(std::string_view name) { return Writer().bytes(summary::kPluginName, name); }
 
 std::vector<double> to_doubles(const Tensor& tensor, std::source_location where) {
   return dispatch(tensor.dtype(), [&]<class T>() {
@@ -185,12 +198,9 @@ const std::string& EventWriter::path() const { return impl_->path; }
 
 void EventWriter::scalar(std::string_view tag, double value, int64_t step) const {
   const auto element = static_cast<float>(value);
-  const Writer value_field = summary_value<float>(tag, "scalars", summary::kScalarClass, summary::kFloat, {},
-                                                  std::span(&element, 1));
   impl_->write(seconds_since_1970(),
-               Writer()
-                   .integer(event::kStep, step)
-                   .message(event::kSummary, Writer().message(summary::kValue, value_field)));
+               summary_of(step, tag, plugin_of("scalars"), summary::kScalarClass,
+                          tensor_of<float>(summary::kFloat, {}, std::span(&element, 1))));
 }
 
 void EventWriter::histogram(std::string_view tag, const Tensor& values, int64_t step,
@@ -203,12 +213,23 @@ void EventWriter::histogram(std::string_view tag, const Tensor& values, int64_t 
              "\" leaves out values that are not finite");
   const std::vector<double> rows = histogram_rows(doubles, options.buckets);
   const int64_t shape[] = {options.buckets, 3};
-  const Writer value_field =
-      summary_value<double>(tag, "histograms", summary::kTensorClass, summary::kDouble, shape, rows);
+  impl_->write(seconds_since_1970(), summary_of(step, tag, plugin_of("histograms"), summary::kTensorClass,
+                                                tensor_of<double>(summary::kDouble, shape, rows)));
+}
+
+void EventWriter::texts(std::string_view tag, std::string_view plugin, const Shape& shape,
+                        std::span<const std::string> elements, int64_t step,
+                        std::source_location where) const {
+  require(shape.size() == static_cast<int64_t>(elements.size()), ErrorCode::shape_mismatch, where,
+          "EventWriter: the texts \"", tag, "\" are ", elements.size(), ", those of the shape ", shape);
+  Writer tensor = tensor_of(summary::kText, shape.span());
+  for (const std::string& element : elements) tensor.bytes(summary::kTextContent, element);
+  Writer shown_by = plugin_of(plugin);
+  if (plugin == "audio")
+    shown_by.message(summary::kPluginContent, Writer().integer(summary::kAudioEncoding, summary::kWav));
   impl_->write(seconds_since_1970(),
-               Writer()
-                   .integer(event::kStep, step)
-                   .message(event::kSummary, Writer().message(summary::kValue, value_field)));
+               summary_of(step, tag, shown_by, plugin == "text" ? summary::kTensorClass : summary::kBlobClass,
+                          tensor));
 }
 
 void EventWriter::graph(std::span<const GraphNode> nodes) const {

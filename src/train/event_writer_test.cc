@@ -118,6 +118,26 @@ TEST_F(Events, HistogramsLeaveOutWhatIsNotFinite) {
   EXPECT_THAT(histogram(Tensor::from<double>({-kMax, kMax}, {2}), 2), ElementsAre(-kMax, 0, 1, 0, kMax, 1));
 }
 
+TEST_F(Events, TextsHaveAPluginThatShowsThem) {
+  const EventWriter writer(folder_);
+  const std::string words[] = {"first", "last"};
+  for (const std::string plugin : {"text", "images", "audio"}) writer.texts("t", plugin, {2, 1}, words, 7);
+  writer.flush();
+  const std::vector<std::string> events = read(writer.path());
+  ASSERT_EQ(events.size(), 4U);
+  for (size_t i = 1; i < events.size(); ++i) {
+    EXPECT_EQ(integer(events[i], 2), 7);
+    const std::string_view value = find(events[i], {5, 1}), tensor = find(value, {8});
+    EXPECT_EQ(integer(tensor, 1), 7) << "DT_STRING";
+    EXPECT_EQ(find(tensor, {8}), "last");
+    EXPECT_EQ(integer(find(tensor, {2, 2}), 1), 1) << "the last size";
+    EXPECT_EQ(find(value, {9, 1, 1}), i == 1 ? "text" : i == 2 ? "images" : "audio");
+    EXPECT_EQ(integer(find(value, {9}), 4), i == 1 ? 2 : 3) << "DATA_CLASS_TENSOR and _BLOB_SEQUENCE";
+    EXPECT_EQ(integer(find(value, {9, 1, 2}), 2), i == 3 ? 11 : -1) << "WAV";
+  }
+  EXPECT_THROW(writer.texts("t", "text", {3}, words, 7), Error);
+}
+
 TEST_F(Events, GraphsListNodesAndInputs) {
   const EventWriter writer(folder_);
   const GraphNode nodes[] = {{"input", "InputLayer", {}}, {"dense/matmul", "Dense", {"input"}}};

@@ -532,6 +532,27 @@ class ImageFiles(unittest.TestCase):
 
 
 class OlderNames(unittest.TestCase):
+    def test_pairs_of_words(self):
+        s = keras.preprocessing.sequence
+        np.testing.assert_allclose(s.make_sampling_table(6), [0.00315225, 0.00315225, 0.00547597, 0.00741556, 0.00912817, 0.01068435], rtol=1e-5)
+        pairs, labels = s.skipgrams([1, 2, 3, 0, 4], 6, window_size=2, shuffle=False)
+        self.assertEqual(pairs[:8], [[1, 2], [1, 3], [2, 1], [2, 3], [3, 1], [3, 2], [3, 4], [4, 3]])
+        self.assertEqual(labels, [1] * 8 + [0] * 8)
+        self.assertTrue(all(0 < number < 6 for pair in pairs for number in pair))
+        self.assertEqual(*(s.skipgrams([1, 2, 3], 6, seed=3, categorical=True) for _ in range(2)))
+        self.assertEqual(keras.preprocessing.text.hashing_trick("The cat the dog", 10, "md5"), [6, 3, 6, 6])
+
+    def test_images_of_a_size(self):
+        image = np.arange(5 * 9 * 3, dtype=np.float32).reshape(5, 9, 3)
+        made = keras.preprocessing.image.smart_resize(image, (4, 3))
+        self.assertEqual((type(made), made.shape), (np.ndarray, (4, 3, 3)))
+        np.testing.assert_allclose(made, keras.ops.image.resize(image[:, 3:6], (4, 3)).numpy())
+
+    def test_losses_of_probabilities(self):
+        made = keras.backend.ctc_batch_cost(tf.constant([[1, 2], [0, 1]]), tf.nn.softmax(tf.reshape(tf.range(40.0), [2, 5, 4]) % 3.0),
+                                            tf.constant([[5], [4]]), tf.constant([[2], [1]]))
+        np.testing.assert_allclose(made.numpy(), [[3.810688], [3.6529012]], rtol=1e-5)
+
     def test_tokenizer(self):
         make = keras.preprocessing.text.Tokenizer
         tokenizer = make(num_words=4, oov_token="?")

@@ -593,6 +593,33 @@ class Layers(unittest.TestCase):
         np.testing.assert_allclose(keras.layers.dot([a, a], 1).numpy(), [[5], [50]])
 
 
+class Inputs(unittest.TestCase):
+    def test_are_what_a_layer_says(self):
+        class Scaled(keras.Layer):
+            def __init__(self, spec):
+                super().__init__()
+                self.input_spec = spec
+
+            def call(self, x):
+                return keras.tree.map_structure(lambda part: part * 2.0, x)
+        S = keras.layers.InputSpec
+        for spec, right, wrong, words in (
+                (S(ndim=2), [2, 3], [3], "expected ndim=2, found ndim=1"), (S(min_ndim=2), [2, 3], [3], "min_ndim=2"),
+                (S(max_ndim=1), [3], [2, 3], "max_ndim=1"), (S(axes={-1: 3}), [2, 3], [2, 4], "axis -1 of input shape to have value 3"),
+                (S(shape=(None, 3)), [2, 3], [2, 4], r"expected shape=\(None, 3\)"),
+                (S(shape=(None, 3, 1), allow_last_axis_squeeze=True), [2, 3], [2, 4], "expected shape"),
+                (S(dtype="float32"), [2], None, "expected dtype=float32, found dtype=int32")):
+            self.assertEqual(Scaled(spec)(tf.ones(right)).shape, tuple(right))
+            with self.assertRaisesRegex(ValueError, words):
+                Scaled(spec)(tf.ones(wrong) if wrong else tf.ones([2], tf.int32))
+        with self.assertRaisesRegex(ValueError, "expects 2 input"):
+            Scaled([S(ndim=1), S(ndim=1)])([tf.ones([2])])
+        with self.assertRaisesRegex(ValueError, "have value 3"):
+            Scaled(S(axes={-1: 3}))(keras.Input((4,)))
+        with self.assertRaisesRegex(ValueError, "no axis 3"):
+            S(ndim=2, axes={3: 1})
+
+
 class Losses(unittest.TestCase):
     def test_against_numpy(self):
         y, p = np.array([[0.0], [1.0]], np.float32), np.array([[0.25], [0.5]], np.float32)

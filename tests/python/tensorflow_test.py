@@ -37,6 +37,9 @@ class Numbers(unittest.TestCase):
                     tf.constant(wrong)
         with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "index 3"):
             tf.constant([1, 2])[3]
+        for kind, wider in ((np.int8, "int32"), (np.int16, "int32"), (np.uint16, "int32"), (np.uint32, "int64")):
+            with self.assertRaisesRegex(TypeError, f"cast to {wider}"):
+                tf.constant(np.zeros(3, kind))
 
     def test_the_first_that_is_true(self):
         self.assertEqual(int(tf.argmax(tf.constant([False, True, True]))), 1)
@@ -134,10 +137,33 @@ class Numbers(unittest.TestCase):
 
     def test_names_say_what_there_is_instead(self):
         for where, name, words in ((tf, "int16", "float16, bfloat16"), (tf.nn, "sofmax", "did you mean 'softmax'"), (tf, "complex64", "no complex"),
-                                   (tf.compat, "v1", "no TensorFlow 1"), (tf.data, "Datasett", "did you mean 'Dataset'"),
-                                   (tf.math, "reduce_summ", "did you mean 'reduce_sum'"), (tf.summary, "trace_on", "explain")):
+                                   (tf.compat.v1, "Session", "computed at once"), (tf.signal, "stft", "no complex.*keras.ops"), (tf.data, "Datasett", "did you mean 'Dataset'"),
+                                   (tf.math, "reduce_summ", "did you mean 'reduce_sum'"), (tf.summary, "trace_on", "explain"),
+                                   (tf.io.gfile, "globb", "tensorflow.io.gfile.*did you mean 'glob'"), (tf.nn, "ctc_greedy_decoder", "ctc_decode"),
+                                   (tf.keras.layers, "Densee", "tensorflow.keras.layers.*did you mean 'Dense'"), (tf, "SparseTensor", "no sparse")):
             with self.assertRaisesRegex(AttributeError, words):
                 getattr(where, name)
+
+
+    def test_gradients_of_products_with_zeros(self):
+        for numbers in ([2.0, 3.0, 4.0], [2.0, 0.0, 3.0, 5.0], [0.0, 2.0, 0.0, 3.0], [0.0, 0.0]):
+            for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True)):
+                x = tf.constant(numbers, tf.float64)
+                with tf.GradientTape(persistent=True) as tape:
+                    tape.watch(x)
+                    made, whole = tf.math.cumprod(x, 0, exclusive, reverse), tf.reduce_prod(x)
+                    total = tf.reduce_sum(made * tf.range(1.0, len(numbers) + 1.0, dtype=tf.float64))
+                weights = np.arange(1.0, len(numbers) + 1.0)
+
+                def value(array):  # what cumprod() makes, summed
+                    line = array[::-1] if reverse else array
+                    line = np.concatenate([[1.0], np.cumprod(line)[:-1]]) if exclusive else np.cumprod(line)
+                    return np.sum((line[::-1] if reverse else line) * weights)
+                for place in range(len(numbers)):  # products are linear in each of their factors
+                    ones, zeros = np.array(numbers), np.array(numbers)
+                    ones[place], zeros[place] = 1.0, 0.0
+                    self.assertAlmostEqual(tape.gradient(total, x).numpy()[place], value(ones) - value(zeros))
+                    self.assertAlmostEqual(tape.gradient(whole, x).numpy()[place], np.prod(ones))
 
 
 class Assertions(unittest.TestCase):
@@ -313,6 +339,23 @@ class Pipelines(unittest.TestCase):
         sums = Data.range(5).window(2).map(lambda window: window.reduce(np.int64(0), lambda total, x: total + x))
         self.assertEqual(rows(sums), [1, 5, 4])
 
+    def test_older_names(self):
+        e = tf.data.experimental
+        self.assertEqual(rows(Data.range(4).apply(e.map_and_batch(lambda x: x * 2, 2))), [[0, 2], [4, 6]])
+        self.assertEqual(rows(Data.range(4).batch(2).apply(e.unbatch()).apply(e.take_while(lambda x: x < 3)).apply(e.enumerate_dataset(5))),
+                         [(5, 0), (6, 1), (7, 2)])
+        self.assertEqual(sorted(rows(Data.range(3).apply(e.shuffle_and_repeat(3, 2, 1)))), [0, 0, 1, 1, 2, 2])
+        self.assertEqual(rows(Data.range(2).apply(e.parallel_interleave(lambda x: Data.range(2), 1)).apply(e.prefetch_to_device("/cpu:0"))), [0, 1, 0, 1])
+        self.assertEqual(int(e.get_single_element(Data.range(1))), 0)
+        self.assertTrue(bool(e.get_next_as_optional(iter(Data.range(1))).has_value()))
+        self.assertEqual(e.get_structure(Data.range(1)), Data.range(1).element_spec)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "r")
+            with tf.io.TFRecordWriter(path, tf.io.TFRecordOptions()) as writer:
+                writer.write(b"a")
+            with self.assertRaisesRegex(NotImplementedError, "not compressed"):
+                tf.io.TFRecordWriter(path, "GZIP")
+
     def test_counts_and_kinds(self):
         self.assertEqual(rows(Data.from_tensor_slices([3, 1, 3]).unique()), [3, 1])
         counted = Data.counter(start=2, step=3)
@@ -445,7 +488,221 @@ class Records(unittest.TestCase):
         np.testing.assert_allclose(next(iter(pictures)).numpy(), image.numpy() / 255.0, rtol=1e-6)
 
 
+class Draws(unittest.TestCase):
+    def test_seeds_say_the_numbers(self):
+        r = tf.random
+        for draw in (lambda seed: r.stateless_truncated_normal([9], seed), lambda seed: r.stateless_categorical(tf.zeros([2, 7]), 9, seed),
+                     lambda seed: r.stateless_gamma([9], seed, [2.0]), lambda seed: r.experimental.stateless_shuffle(tf.range(9), seed),
+                     lambda seed: r.split(seed, 3), lambda seed: r.fold_in(seed, 5), lambda seed: r.stateless_uniform([9], seed, alg="philox")):
+            np.testing.assert_array_equal(draw([1, 2]).numpy(), draw([1, 2]).numpy())
+            self.assertFalse(np.array_equal(draw([1, 2]).numpy(), draw([1, 3]).numpy()))
+        self.assertEqual(len({tuple(seed) for seed in r.split([1, 2], 50).numpy().tolist()}), 50)
+        self.assertEqual(len({tuple(r.fold_in([1, 2], number).numpy().tolist()) for number in range(50)}), 50)
+        self.assertLess(float(tf.reduce_max(tf.abs(r.stateless_truncated_normal([999], [1, 2])))), 2.0)
+        tf.random.set_seed(1)
+        drawn = r.gamma([20000], [2.0, 5.0], [4.0, 1.0])
+        self.assertEqual(drawn.shape, (20000, 2))
+        np.testing.assert_allclose(tf.reduce_mean(drawn, 0).numpy(), [0.5, 5.0], rtol=0.05)
+
+    def test_candidates(self):
+        tf.random.set_seed(1)
+        labels = tf.constant([[3], [0]], tf.int64)
+        for sampler, chances in ((tf.random.uniform_candidate_sampler, np.full(20, 0.05)),
+                                 (tf.random.log_uniform_candidate_sampler, np.log(np.arange(2, 22) / np.arange(1, 21)) / np.log(21))):
+            many = sampler(labels, 1, 30000, False, 20)
+            np.testing.assert_allclose(np.bincount(many.sampled_candidates.numpy(), minlength=20) / 30000, chances, atol=0.012)
+            np.testing.assert_allclose(many.true_expected_count.numpy()[:, 0], 30000 * chances[[3, 0]], rtol=1e-4)
+            # So often was each class among 5 different ones that were drawn one after another, and so often was it expected.
+            counts, expected, firsts = np.zeros(20), np.zeros(20), np.zeros(20)
+            every = tf.constant(np.arange(20)[:, None])
+            for _ in range(1500):
+                some = sampler(every, 1, 5, True, 20)
+                numbers = some.sampled_candidates.numpy()
+                self.assertEqual(len(set(numbers.tolist())), 5)
+                counts[numbers] += 1
+                firsts[numbers[0]] += 1
+                expected += some.true_expected_count.numpy()[:, 0]
+            np.testing.assert_allclose(firsts / 1500, chances, atol=0.05)
+            np.testing.assert_allclose(counts / 1500, expected / 1500, atol=0.06)
+        with self.assertRaisesRegex(ValueError, "20"):
+            tf.random.uniform_candidate_sampler(labels, 1, 21, True, 20)
+        table, biases = tf.Variable(tf.zeros([20, 4])), tf.Variable(tf.zeros([20]))
+        step = tf.function(lambda x: tf.reduce_mean(tf.nn.sampled_softmax_loss(table, biases, labels, x, 6, 20)))
+        self.assertAlmostEqual(float(step(tf.ones([2, 4]))), float(step(tf.ones([2, 4]))), delta=2.0)
+
+
+class Rest(unittest.TestCase):
+    def test_errors_that_programs_raise_and_catch(self):
+        e = tf.errors
+        error = e.InvalidArgumentError(None, None, "wrong")
+        self.assertEqual((error.message, error.error_code, str(e.NotFoundError("gone"))), ("wrong", e.INVALID_ARGUMENT, "gone"))
+        for name in ("AbortedError", "AlreadyExistsError", "CancelledError", "DeadlineExceededError", "PermissionDeniedError", "UnauthenticatedError",
+                     "UnknownError"):
+            with self.assertRaises(e.OpError):
+                raise getattr(e, name)(None, None, "")
+        self.assertEqual((e.UNAUTHENTICATED, e.DATA_LOSS, e.OutOfRangeError.error_code), (16, 15, 11))
+
+    def test_shapes_and_dtypes(self):
+        shape = tf.TensorShape([None, 3])
+        self.assertEqual(shape.merge_with([2, None]).as_list(), [2, 3])
+        self.assertIs(shape.with_rank(2), shape)
+        for wrong in (lambda: shape.with_rank(3), lambda: shape.with_rank_at_least(3), lambda: shape.with_rank_at_most(1), lambda: shape.merge_with([2, 4]),
+                      shape.assert_is_fully_defined, lambda: shape.assert_same_rank([1])):
+            with self.assertRaises(ValueError):
+                wrong()
+        self.assertEqual((tf.uint8.limits, tf.float32.limits, tf.uint8.is_unsigned, tf.bool.is_numeric), ((0, 255), (0, 1), True, False))
+
+    def test_averages_follow_variables(self):
+        variable, steps = tf.Variable([1.0, 2.0], name="w"), tf.Variable(0)
+        average = tf.train.ExponentialMovingAverage(0.9, num_updates=steps)
+        self.assertIsNone(average.average(variable))
+        average.apply([variable])
+        variable.assign([2.0, 4.0])
+        average.apply([variable])  # (1 + 0) / (10 + 0) is less than 0.9
+        np.testing.assert_allclose(average.average(variable).numpy(), [1.9, 3.8], rtol=1e-6)
+        steps.assign(1000)
+        variable.assign([0.0, 0.0])
+        tf.function(lambda: average.apply([variable]))()
+        np.testing.assert_allclose(average.average(variable).numpy(), [1.71, 3.42], rtol=1e-6)
+        self.assertEqual(average.average_name(variable), "w/ExponentialMovingAverage")
+
+    def test_checkpoints_of_a_folder(self):
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIsNone(tf.train.get_checkpoint_state(folder))
+            checkpoint = tf.train.Checkpoint(v=tf.Variable(1.0))
+            manager = tf.train.CheckpointManager(checkpoint, folder, 3)
+            paths = [manager.save()]
+            self.assertEqual(tf.train.get_checkpoint_state(folder).model_checkpoint_path, manager.latest_checkpoint)
+            for path in tf.train.checkpoints_iterator(folder, timeout=0):
+                self.assertEqual(path, manager.latest_checkpoint)
+                if len(paths) < 3:
+                    paths.append(manager.save())
+            self.assertEqual(len(manager.checkpoints), 3)
+
+    def test_files(self):
+        g = tf.io.gfile
+        with tempfile.TemporaryDirectory() as folder:
+            g.mkdir(g.join(folder, "a"))
+            with g.GFile(g.join(folder, "a", "x"), "w") as file:
+                file.write("text")
+            g.copy(g.join(folder, "a", "x"), g.join(folder, "y"))
+            for change in (g.copy, g.rename):
+                with self.assertRaisesRegex(tf.errors.AlreadyExistsError, "overwrite"):
+                    change(g.join(folder, "a", "x"), g.join(folder, "y"))
+            g.rename(g.join(folder, "a", "x"), g.join(folder, "y"), overwrite=True)
+            self.assertEqual((list(g.walk(folder)), g.stat(g.join(folder, "y")).st_size), ([(folder, ["a"], ["y"]), (g.join(folder, "a"), [], [])], 4))
+
+    def test_files_of_sound_that_are_none(self):
+        whole = tf.audio.encode_wav([[0.5]], 8000).numpy()
+        for wrong, words in ((b"no", "WAV"), (whole[:40], "no samples"), (whole.replace(b"\x10\x00data", b"\x08\x00data"), "8 bits")):
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, words):
+                tf.audio.decode_wav(wrong)
+
+    def test_quality_of_images(self):
+        image = tf.constant(np.random.default_rng(0).uniform(size=(16, 16, 3)).astype(np.float32))
+        apart = [float(tf.reduce_mean(tf.abs(tf.image.adjust_jpeg_quality(image, quality) - image))) for quality in (5, 95)]
+        self.assertLess(apart[1], apart[0])
+        self.assertEqual(tf.image.random_jpeg_quality(image, 20, 30).shape, (16, 16, 3))
+        np.testing.assert_array_equal(tf.image.stateless_random_jpeg_quality(image, 2, 90, (1, 2)), tf.image.stateless_random_jpeg_quality(image, 2, 90, (1, 2)))
+        whole = tf.io.encode_jpeg(tf.zeros([5, 7, 3], tf.uint8))
+        self.assertEqual((bool(tf.io.is_jpeg(whole)), tf.io.extract_jpeg_shape(whole).numpy().tolist()), (True, [5, 7, 3]))
+        self.assertEqual(tf.image.decode_and_crop_jpeg(whole, [1, 2, 3, 4]).shape, (3, 4, 3))
+
+    def test_summaries_of_texts_images_and_sounds(self):
+        s = tf.summary
+        with tempfile.TemporaryDirectory() as folder:
+            writer = s.create_file_writer(folder)
+            with writer.as_default(step=3):
+                self.assertTrue(s.text("note", ["**a**", "b"]))
+                self.assertTrue(s.image("drawn", tf.ones([5, 4, 6, 3]), max_outputs=2))
+                self.assertTrue(s.audio("heard", tf.zeros([1, 9, 1]), 8000))
+                with s.record_if(lambda: False), s.create_noop_writer().as_default():
+                    self.assertFalse(s.should_record_summaries())
+                    self.assertFalse(s.scalar("x", 1.0) or s.histogram("x", [1.0]) or s.text("x", "y"))
+                with self.assertRaisesRegex(ValueError, "count, height"):
+                    s.image("drawn", tf.ones([4, 6, 3]))
+                with self.assertRaisesRegex(NotImplementedError, "outside of functions"):
+                    tf.function(lambda x: s.image("drawn", x))(tf.ones([1, 4, 6, 3]))
+            writer.flush()
+            events = [bytes(event.numpy()) for event in tf.data.TFRecordDataset([os.path.join(folder, name) for name in os.listdir(folder)])]
+        self.assertEqual(len(events), 4)
+        for event, parts in zip(events[1:], ((b"note", b"**a**"), (b"drawn", b"\x42\x016\x42\x014", b"PNG"), (b"heard", b"RIFF"))):
+            for part in parts:
+                self.assertIn(part, event)
+        self.assertEqual(events[2].count(b"PNG"), 2)
+
+    def test_cases_of_tests(self):
+        class Case(tf.test.TestCase):
+            def runTest(self):  # noqa: N802: unittest's name
+                self.assertAllClose({"a": [tf.constant([1.0, 2.0])]}, {"a": [np.array([1.0, 2.0 + 1e-7])]})
+                self.assertNotAllClose([1.0], [1.1])
+                self.assertAllEqual(tf.constant([1, 2]), [1, 2])
+                self.assertNotAllEqual([1], [2])
+                self.assertAllGreater(tf.constant([1, 2]), 0)
+                self.assertAllInSet([1, 2, 1], {1, 2, 3})
+                self.assertShapeEqual(np.ones([2]), tf.ones([2]))
+                self.assertNear(1.0, 1.05, 0.1)
+                self.assertEqual(self.evaluate([tf.constant(2), 3]), [2, 3])
+                self.assertTrue(os.path.isdir(self.get_temp_dir()))
+        result = unittest.TestResult()
+        Case().run(result)
+        self.assertEqual((result.testsRun, result.failures, result.errors), (1, [], []))
+        for wrong in (lambda case: case.assertAllClose([1.0], [1.1]), lambda case: case.assertAllClose([1.0], [1.0, 1.0]),
+                      lambda case: case.assertAllEqual({"a": 1}, {"b": 1}), lambda case: case.assertAllLess([1, 2], 2)):
+            with self.assertRaises(AssertionError):
+                wrong(Case())
+        with self.assertRaisesRegex(AttributeError, "keras.ops has NumPy's"):
+            tf.experimental.numpy.asarray
+
+    def test_folders_of_sounds(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for kind, sizes in (("high", (5, 9)), ("low", (7,))):
+                os.mkdir(os.path.join(folder, kind))
+                for number, size in enumerate(sizes):
+                    tf.io.write_file(os.path.join(folder, kind, f"{number}.wav"), tf.audio.encode_wav(tf.fill([size, 1], 0.5), 8000))
+            read = tf.keras.utils.audio_dataset_from_directory
+            sounds, labels = next(iter(read(folder, shuffle=False, verbose=False)))
+            self.assertEqual((sounds.shape, labels.numpy().tolist(), float(sounds[0, 4, 0]), float(sounds[0, 5, 0])), ((3, 9, 1), [0, 0, 1], 0.5, 0.0))
+            cut = read(folder, labels=None, batch_size=2, output_sequence_length=6, shuffle=False, verbose=False)
+            self.assertEqual([batch.shape for batch in cut], [(2, 6, 1), (1, 6, 1)])
+            with self.assertRaisesRegex(NotImplementedError, "not resampled"):
+                read(folder, sampling_rate=4000)
+
+    def test_names_of_the_first_version(self):
+        v1 = tf.compat.v1
+        v1.enable_eager_execution()
+        before = v1.logging.get_verbosity()
+        v1.logging.set_verbosity(v1.logging.ERROR)
+        self.assertEqual(v1.logging.get_verbosity(), v1.logging.ERROR)
+        v1.logging.set_verbosity(before)
+        with tf.control_dependencies([tf.constant(1.0)]):
+            self.assertFalse(tf.inside_function())
+        self.assertIsNone(tf.function(lambda x: tf.constant(0.0) if tf.get_static_value(x) is None and tf.inside_function() else x)(tf.ones([])).shape.rank or None)
+
+    def test_ctc_loss_of_labels_that_are_not_rows(self):
+        with self.assertRaisesRegex(ValueError, "label_length"):
+            tf.nn.ctc_loss([[1]], tf.zeros([4, 1, 3]), None, [4])
+        with self.assertRaisesRegex(ValueError, "does not give an input"):
+            tf.nn.conv2d_transpose(tf.zeros([1, 4, 4, 2]), tf.zeros([3, 3, 5, 2]), [1, 9, 8, 5], 2)
+
+
 class Tables(unittest.TestCase):
+    def test_of_lines(self):
+        l = tf.lookup  # noqa: E741
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "words")
+            tf.io.write_file(path, "cat\t3\ndog\t5\n")
+            fields = l.StaticHashTable(l.TextFileInitializer(path, tf.string, 0, tf.int64, 1), -1)
+            self.assertEqual(fields.lookup(["dog", "cow", "cat"]).numpy().tolist(), [5, -1, 3])
+            lines = l.TextFileInitializer(path, tf.string, l.TextFileIndex.WHOLE_LINE, tf.int64, l.TextFileIndex.LINE_NUMBER, value_index_offset=2)
+            self.assertEqual(l.StaticHashTable(lines, -1).lookup("dog\t5").numpy(), 3)
+            for wrong in (lambda: l.TextFileInitializer(path, tf.string, 0, tf.int64, 2), lambda: l.TextFileInitializer(path, tf.string, 0, tf.int64, 1, vocab_size=3),
+                          lambda: l.TextFileInitializer(path, tf.string, 0, tf.int32, l.TextFileIndex.LINE_NUMBER),
+                          lambda: l.StaticVocabularyTable(lines, 0)):
+                with self.assertRaises(ValueError):
+                    wrong()
+            self.assertEqual(int(l.StaticVocabularyTable(lines, 4).size()), 6)
+
     def test_keys_and_values(self):
         make = tf.lookup.KeyValueTensorInitializer
         table = tf.lookup.StaticHashTable(make(["a", "b"], tf.constant([1, 2], tf.int64)), default_value=-1)

@@ -6,7 +6,7 @@ from . import _older
 from .. import _lockstep, _names
 from .._lockstep import KerasTensor, Variable  # noqa: F401
 from .initializers import Initializer  # noqa: F401
-from .layers import Input, Layer  # noqa: F401
+from .layers import Input, InputSpec, Layer  # noqa: F401
 from .losses import Loss  # noqa: F401
 from .metrics import Metric  # noqa: F401
 from .models import Functional, Model, Sequential  # noqa: F401
@@ -71,17 +71,22 @@ class preprocessing(metaclass=_names.Namespace):
     image_dataset_from_directory = staticmethod(utils.image_dataset_from_directory)
     timeseries_dataset_from_array = staticmethod(utils.timeseries_dataset_from_array)
     text_dataset_from_directory = staticmethod(utils.text_dataset_from_directory)
+    audio_dataset_from_directory = staticmethod(utils.audio_dataset_from_directory)
 
     class image(metaclass=_names.Namespace):
         array_to_img, img_to_array = staticmethod(utils.array_to_img), staticmethod(utils.img_to_array)
         load_img, save_img = staticmethod(utils.load_img), staticmethod(utils.save_img)
 
+        smart_resize = staticmethod(_older.smart_resize)
+
     class sequence(metaclass=_names.Namespace):
         pad_sequences = staticmethod(utils.pad_sequences)
+        make_sampling_table, skipgrams = staticmethod(_older.make_sampling_table), staticmethod(_older.skipgrams)
         TimeseriesGenerator = _older.TimeseriesGenerator
 
     class text(metaclass=_names.Namespace):
         Tokenizer = _older.Tokenizer
+        hashing_trick, one_hot = staticmethod(_older.hashing_trick), staticmethod(_older.one_hot_words)
         tokenizer_from_json, text_to_word_sequence = staticmethod(_older.tokenizer_from_json), staticmethod(_older.text_to_word_sequence)
 
 
@@ -95,6 +100,12 @@ for _name, _function in _older.functions.items():
 def version():
     """Of Keras, whose names these are."""
     return __version__
+
+
+for _module in (activations, backend, callbacks, constraints, initializers, layers, losses, metrics, models, ops, optimizers, random, regularizers,
+                saving, tree, utils):
+    if not hasattr(_module, "__getattr__"):
+        _names.explain(_module)
 
 
 def __getattr__(name):

@@ -6,6 +6,8 @@ import numpy as np
 
 from .. import _lockstep, data, nest, ops
 from .._texts import TextDataset, Texts
+from ..audio import decode_wav
+from ..io import read_file
 from ..tensor import convert_to_tensor, is_tensor
 from .backend import standardize_data_format
 from .ops import image as _images
@@ -168,6 +170,25 @@ def text_dataset_from_directory(directory, labels="inferred", label_mode="int", 
     return files.dataset(text, batch_size, shuffle, seed, verbose)
 
 
+def audio_dataset_from_directory(directory, labels="inferred", label_mode="int", class_names=None, batch_size=32, sampling_rate=None,
+                                 output_sequence_length=None, ragged=False, shuffle=True, seed=None, validation_split=None, subset=None,
+                                 follow_links=False, verbose=True):
+    """The .wav files of a folder as batches of (sounds, labels), sounds of shape (samples, channels): all of so many samples, or those of a batch
+    filled up with zeros. One folder a class, or labels as they are given for all files in alphabetical order, or none."""
+    if sampling_rate is not None or ragged:
+        raise NotImplementedError("audio_dataset_from_directory: sounds are not resampled, and there are no ragged tensors: leave out sampling_rate and "
+                                  "ragged; output_sequence_length gives all sounds one length")
+    if subset == "both":
+        return tuple(audio_dataset_from_directory(directory, labels, label_mode, class_names, batch_size, None, output_sequence_length, False, shuffle,
+                                                  seed, validation_split, part, follow_links, verbose) for part in ("training", "validation"))
+    files = _Files(directory, (".wav",), None if label_mode is None else labels, label_mode, class_names, follow_links)
+    files.choose(shuffle, seed, validation_split, subset)
+
+    def sound(path):
+        return decode_wav(read_file(path), desired_samples=-1 if output_sequence_length is None else int(output_sequence_length)).audio
+    return files.dataset(sound, batch_size, shuffle, seed, verbose, output_sequence_length is None)
+
+
 _CHANNELS = {"grayscale": 1, "rgb": 3, "rgba": 4}
 
 
@@ -233,8 +254,8 @@ class _Files:
         self.paths = [self.paths[number] for number in order]
         self._labels = None if self._labels is None else self._labels[order]
 
-    def dataset(self, read, batch_size, shuffle, seed, verbose):
-        """What read() makes of the files, and their labels, in batches."""
+    def dataset(self, read, batch_size, shuffle, seed, verbose, filled_up=False):
+        """What read() makes of the files, and their labels, in batches, in which they are filled up with zeros to one size where this is said."""
         count = len(self.paths)
         if verbose:
             _told(self._found, self.class_names, count, self._part)
@@ -245,7 +266,9 @@ class _Files:
         numbers = data.Dataset.range(count)
         numbers = numbers.shuffle(count, seed=seed) if shuffle else numbers
         whole = TextDataset.of(numbers).map(example) if self.are_texts else numbers.map(example)
-        whole = (whole if batch_size is None else whole.batch(batch_size)).prefetch(2)
+        if batch_size is not None:
+            whole = whole.padded_batch(batch_size) if filled_up else whole.batch(batch_size)
+        whole = whole.prefetch(2)
         whole.class_names, whole.file_paths = self.class_names, self.paths
         return whole
 

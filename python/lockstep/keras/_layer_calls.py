@@ -7,7 +7,7 @@ import numpy as np
 from .. import _lockstep, dtypes, nest, ops
 from .._lockstep import KerasTensor, Tensor
 from ..tensor import convert_to_tensor, is_tensor
-from . import saving, tree
+from . import _input_spec, saving, tree
 from ._engine_objects import ends_in
 from ._keras_tensor import Input, mark_of
 from ._shapes import shape_leaves
@@ -63,6 +63,8 @@ class Calls:
             kwargs["training"] = training
         if "mask" in named and "mask" not in kwargs and any(mask is not None for mask in masks):
             kwargs["mask"] = masks[0] if len(masks) == 1 else masks
+        if self.__dict__.get("input_spec") is not None and args:
+            _input_spec.check(self, args[0])
         result = self.call(*args, **kwargs)
         self._local.result = result
         self._note_results(result)

@@ -2,14 +2,15 @@
 
 import collections
 import json
+import random as _python_random
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, nn
 from .._lockstep import Variable
 from ..tensor import convert_to_tensor
 from . import ops, random
-from .backend import floatx
+from .backend import epsilon, floatx
 from .utils import PyDataset
 
 # --- keras.backend -------------------------------------------------------------------------------------------------------
@@ -204,6 +205,15 @@ def batch_dot(x, y, axes=None):
     left = [letter for place, letter in enumerate(of_x) if place != first] + [letter for place, letter in enumerate(of_y) if place not in (0, second)]
     made = ops.einsum(f"{''.join(of_x)},{''.join(of_y)}->{''.join(left)}", x, y)
     return ops.expand_dims(made, -1) if len(left) == 1 else made
+
+
+@_older
+def ctc_batch_cost(y_true, y_pred, input_length, label_length):
+    """The CTC loss of probabilities whose last class is the blank, (batch, 1); the lengths are columns."""
+    probabilities = convert_to_tensor(y_pred)
+    lengths = [ops.squeeze(ops.cast(length, "int32"), -1) for length in (label_length, input_length)]
+    loss = nn.ctc_loss(ops.cast(y_true, "int32"), ops.log(probabilities + epsilon()), *lengths, logits_time_major=False, blank_index=-1)
+    return ops.expand_dims(loss, 1)
 
 
 @_older
@@ -404,3 +414,62 @@ class TimeseriesGenerator(PyDataset):
             rows = np.arange(first, min(first + self.batch_size * self.stride, self.end_index + 1), self.stride)
         samples = np.array([self.data[row - self.length:row:self.sampling_rate] for row in rows])
         return (samples[:, ::-1, ...] if self.reverse else samples), np.array([self.targets[row] for row in rows])
+
+
+def hashing_trick(text, n, hash_function=None, filters=_FILTERS, lower=True, split=" ", analyzer=None):
+    """Numbers from 1 to n - 1 for the words of a text, by a hash: Python's own, which is another one in every process, "md5" or a function."""
+    if hash_function == "md5":
+        import hashlib
+
+        def hash_function(word):
+            return int(hashlib.md5(word.encode()).hexdigest(), 16)
+    words = text_to_word_sequence(text, filters, lower, split) if analyzer is None else analyzer(text)
+    return [(hash_function or hash)(word) % (n - 1) + 1 for word in words]
+
+
+def one_hot_words(input_text, n, filters=_FILTERS, lower=True, split=" ", analyzer=None):
+    """The same, by Python's hash."""
+    return hashing_trick(input_text, n, None, filters, lower, split, analyzer)
+
+
+# --- sequences and images ------------------------------------------------------------------------------------------------
+
+def make_sampling_table(size, sampling_factor=1e-5):
+    """With which probability a word is kept that has this place among words ordered by how frequent they are, as word2vec does; frequencies
+    are taken to follow Zipf's law."""
+    place = np.maximum(np.arange(size), 1)
+    return np.minimum(1.0, np.sqrt(sampling_factor * (place * (np.log(place) + 0.577) + 0.5 - 1.0 / (12.0 * place))))
+
+
+def skipgrams(sequence, vocabulary_size, window_size=4, negative_samples=1.0, shuffle=True, categorical=False, sampling_table=None, seed=None):
+    """Pairs of words and whether they belong together: of numbers in a window around each other, and, so many times as often, of one of them with
+    any number below vocabulary_size. The number 0 is no word."""
+    draw = _python_random.Random(seed)
+    pairs = []
+    for place, word in enumerate(sequence):
+        if not word or sampling_table is not None and sampling_table[word] < draw.random():
+            continue
+        near = [*sequence[max(place - window_size, 0):place], *sequence[place + 1:place + window_size + 1]]
+        pairs += [[word, other] for other in near if other]
+    count = int(len(pairs) * negative_samples) if negative_samples > 0 else 0
+    words = [word for word, _ in pairs]
+    draw.shuffle(words)
+    labelled = [(pair, [0, 1] if categorical else 1) for pair in pairs]
+    labelled += [([words[number % len(words)], draw.randint(1, vocabulary_size - 1)], [1, 0] if categorical else 0) for number in range(count)]
+    if shuffle:
+        draw.shuffle(labelled)
+    return [pair for pair, _ in labelled], [label for _, label in labelled]
+
+
+def smart_resize(x, size, interpolation="bilinear", data_format="channels_last"):
+    """The largest middle part of an image, or of a batch, that has the proportions of this size, in this size."""
+    image = convert_to_tensor(x)
+    if image.ndim not in (3, 4) or len(size) != 2:
+        raise ValueError(f"smart_resize: takes an image or a batch and a size of two numbers, received shape {image.shape} and {size!r}")
+    axes = [image.ndim - 3, image.ndim - 2] if data_format == "channels_last" else [image.ndim - 2, image.ndim - 1]
+    have = [image.shape[axis] for axis in axes]
+    for axis, own, other, target, other_target in zip(axes, have, have[::-1], size, size[::-1]):
+        kept = max(min(own, int(other * target / other_target)), 1)
+        image = ops.take(image, np.arange(kept) + (own - kept) // 2, axis)
+    made = ops.image.resize(image, tuple(size), interpolation=interpolation, data_format=data_format)
+    return made.numpy() if isinstance(x, np.ndarray) else made

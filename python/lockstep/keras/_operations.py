@@ -187,7 +187,7 @@ def introduce(names, module, classes=MappingProxyType({})):
             _of_classes.setdefault(kind.class_name, kind)
 
 
-_TENSORFLOWS = ("lockstep.image", "lockstep.linalg", "lockstep.nn", "lockstep.ops")
+_TENSORFLOWS = tuple(f"lockstep.{name}" for name in ("bitwise", "image", "linalg", "math", "nn", "ops", "signal"))
 
 
 class _KindOfTensorflow(_Kind):

@@ -9,6 +9,7 @@ from . import _convolutions, _lambdas, _preprocessing, _recurrent, saving
 from ._configured import classes
 from ._keras_tensor import Input, is_keras_tensor  # noqa: F401
 from ._engine_objects import wrapped  # noqa: F401
+from ._input_spec import InputSpec  # noqa: F401
 from ._layer import Layer  # noqa: F401
 from ._texts import HashedCrossing, Hashing, StringLookup, TextVectorization  # noqa: F401
 

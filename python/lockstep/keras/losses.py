@@ -88,7 +88,6 @@ class Reduction:
 
 _made = classes("loss", Loss, __name__)
 globals().update(_made)
-KLD = _made["KLDivergence"]
 
 
 def _function(name, class_name):
@@ -111,8 +110,11 @@ for _name, _class in {
         "mean_squared_error": "MeanSquaredError", "mse": "MeanSquaredError", "MSE": "MeanSquaredError",
         "mean_absolute_error": "MeanAbsoluteError", "mae": "MeanAbsoluteError", "MAE": "MeanAbsoluteError",
         "mean_absolute_percentage_error": "MeanAbsolutePercentageError", "mape": "MeanAbsolutePercentageError",
+        "MAPE": "MeanAbsolutePercentageError", "MSLE": "MeanSquaredLogarithmicError",
         "mean_squared_logarithmic_error": "MeanSquaredLogarithmicError", "msle": "MeanSquaredLogarithmicError",
-        "huber": "Huber", "log_cosh": "LogCosh", "kl_divergence": "KLDivergence", "kld": "KLDivergence", "poisson": "Poisson",
+        "huber": "Huber", "log_cosh": "LogCosh", "logcosh": "LogCosh", "kl_divergence": "KLDivergence", "kld": "KLDivergence", "KLD": "KLDivergence",
+        "kullback_leibler_divergence": "KLDivergence", "poisson": "Poisson", "ctc": "CTC", "dice": "Dice", "tversky": "Tversky", "circle": "Circle",
+        "categorical_generalized_cross_entropy": "CategoricalGeneralizedCrossEntropy",
         "hinge": "Hinge", "squared_hinge": "SquaredHinge", "categorical_hinge": "CategoricalHinge",
         "cosine_similarity": "CosineSimilarity", "binary_crossentropy": "BinaryCrossentropy",
         "binary_focal_crossentropy": "BinaryFocalCrossentropy", "categorical_crossentropy": "CategoricalCrossentropy",

@@ -9,7 +9,7 @@ from .. import _lockstep, nest, ops as _tf
 from .._lockstep import Variable
 from ..ops import _sizes
 from ..tensor import convert_to_tensor
-from . import initializers, ops, saving
+from . import initializers, losses, ops, saving
 from ._configured import Configured, classes
 from ._engine_objects import same_objects
 from ._layer import _policy_name
@@ -248,6 +248,8 @@ def _depends_on_data(metric):
 
 _known = classes("metric", Metric, __name__)
 globals().update(_known)
+for _name in ("KLD", "MAE", "MAPE", "MSE", "MSLE", "kld", "kullback_leibler_divergence", "logcosh", "mae", "mape", "mse", "msle"):
+    globals()[_name] = getattr(losses, _name)
 
 
 class AUC(_known["AUC"]):

@@ -17,4 +17,5 @@ class Regularizer(Configured):
 _made = classes("regularizer", Regularizer, __name__)
 globals().update(_made)
 l1, l2, l1_l2 = _made["L1"], _made["L2"], _made["L1L2"]
+orthogonal_regularizer = _made["OrthogonalRegularizer"]
 get, deserialize, serialize = readers(Regularizer, _made)

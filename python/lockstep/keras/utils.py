@@ -8,7 +8,7 @@ import numpy as np
 from .. import _lockstep
 from ..tensor import convert_to_tensor, is_tensor
 from . import bounding_boxes  # noqa: F401
-from ._data_utils import (array_to_img, image_dataset_from_directory, img_to_array, load_img, save_img, split_dataset,  # noqa: F401
+from ._data_utils import (array_to_img, audio_dataset_from_directory, image_dataset_from_directory, img_to_array, load_img, save_img, split_dataset,  # noqa: F401
                           text_dataset_from_directory, timeseries_dataset_from_array)
 from ._downloads import get_file  # noqa: F401
 from .backend import (clear_session, disable_interactive_logging, enable_interactive_logging, is_interactive_logging_enabled,  # noqa: F401

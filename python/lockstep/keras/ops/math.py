@@ -7,6 +7,7 @@ import math as _math
 import numpy as np
 
 from ... import dtypes, nn
+from ...function import custom_gradient as _custom_gradient
 from ._defining import _define, _float, _joined_float, _named, _of_floats, _op, _ops, _public, _tensor, _tf
 from ._reductions import _reduction
 from .core import _by_number, _numbers
@@ -24,7 +25,17 @@ in_top_k = _op(lambda targets, predictions, k: nn.in_top_k(_numbers(targets), _f
 def erfinv(x):
     """The number of which erf is x."""
     given = _float(x)
-    x = _ops.cast(given, dtypes.float64)
+    return _ops.cast(_erfinv(_ops.cast(given, dtypes.float64)), given.dtype)
+
+
+@_custom_gradient
+def _erfinv(x):
+    def gradient(upstream):
+        return upstream * _tf.exp(_tf.square(_erfinv(x))) * (_math.sqrt(_math.pi) / 2.0)
+    return _solved_erfinv(x), gradient
+
+
+def _solved_erfinv(x):
     near = _tf.clip_by_value(x, -1.0 + 1e-16, 1.0 - 1e-16)
     # A formula that is good to 0.002, made exact by Newton's steps.
     log = _tf.log1p(-_tf.square(near))
@@ -37,8 +48,7 @@ def erfinv(x):
                             _tf.erf(made) - near)
         made = made - _tf.divide_no_nan(missing, slope)
     made = _tf.where(_tf.equal(_tf.abs(x), 1.0), _tf.sign(x) * _math.inf, made)
-    made = _tf.where(_tf.greater(_tf.abs(x), 1.0), _tensor(_math.nan, made.dtype), made)
-    return _ops.cast(made, given.dtype)
+    return _tf.where(_tf.greater(_tf.abs(x), 1.0), _tensor(_math.nan, made.dtype), made)
 
 
 @_op

@@ -1,0 +1,37 @@
+"""tf.bitwise: the bits of integers."""
+
+
+def _of_keras(name):
+    """A function of keras.ops, which stands on this module's room."""
+    from .keras import ops
+    return getattr(ops, f"bitwise_{name}")
+
+
+def bitwise_and(x, y, name=None):
+    """The bits that both have."""
+    return _of_keras("and")(x, y)
+
+
+def bitwise_or(x, y, name=None):
+    """The bits that one of them has."""
+    return _of_keras("or")(x, y)
+
+
+def bitwise_xor(x, y, name=None):
+    """The bits in which they differ."""
+    return _of_keras("xor")(x, y)
+
+
+def invert(x, name=None):
+    """The other bits."""
+    return _of_keras("invert")(x)
+
+
+def left_shift(x, y, name=None):
+    """x times a power of two."""
+    return _of_keras("left_shift")(x, y)
+
+
+def right_shift(x, y, name=None):
+    """x divided by a power of two, rounded down."""
+    return _of_keras("right_shift")(x, y)
