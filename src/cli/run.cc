@@ -331,7 +331,9 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   // Before anything else: a system that wants the machine back does not wait long.
   if (chief() && !output.empty()) {
     lock_output();
-    write_results(output, run, model, history, reports.out);
+    RunFile carried_out = run;
+    carried_out.data.source = data.source;
+    write_results(output, carried_out, model, history, reports.out);
   }
   if (chief() && !backup.empty() && !history.interrupted) {
     std::error_code ignored;
