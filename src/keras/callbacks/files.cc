@@ -387,7 +387,11 @@ class BackupAndRestoreCallback final : public CallbackBase {
       if (workers.chief() && file_exists(file)) bytes = read_file(file);
       bytes = workers.broadcast("the backup", bytes);
       if (workers.chief() || bytes.empty()) return;
-      path_ = (fs::temp_directory_path() / ("lockstep_backup_" + std::to_string(getpid()))).string();
+      std::error_code error;
+      const fs::path parent = fs::temp_directory_path(error);
+      require(!error, ErrorCode::io, std::source_location::current(),
+              "BackupAndRestore: there is no folder for temporary files; TMPDIR names another place");
+      path_ = (parent / ("lockstep_backup_" + std::to_string(getpid()))).string();
       AtomicFile copy(path_ + ".safetensors");
       copy.write(bytes);
       copy.commit();
