@@ -345,6 +345,8 @@ void bind_nn(nb::module_& m) {
   m.def("l2_normalize", [](nb::handle x, nb::handle axis, double epsilon) {
     return l2_normalize(arg(x), dims(axis), epsilon);
   });
+  m.def("scale_regularization_loss",
+        [](nb::handle penalty) { return nn::scale_regularization_loss(arg(penalty)); });
   m.def("compute_average_loss", [](nb::handle losses, Any weights, int64_t batch) {
     return nn::compute_average_loss(arg(losses),
                                     {.sample_weight = tensor(weights), .global_batch_size = batch});

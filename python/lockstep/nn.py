@@ -75,8 +75,8 @@ def compute_average_loss(per_example_loss, sample_weight=None, global_batch_size
 
 
 def scale_regularization_loss(regularization_loss):
-    """A replica's share of a penalty."""
-    return _ops.reduce_sum(regularization_loss, [], False) / float(_lockstep.num_replicas_in_sync())
+    """A replica's share of a penalty: the sum over the replicas is the penalty."""
+    return _ops.scale_regularization_loss(regularization_loss)
 
 
 def moments(x, axes, shift=None, keepdims=False, name=None):

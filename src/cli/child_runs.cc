@@ -62,19 +62,10 @@ std::string described(const ChildRun& run) {
 
 }  // namespace
 
-ChildRuns::ChildRuns(int total, bool quiet) : total_(total), quiet_(quiet) {
-  launch::adopt_orphans();
-  std::string form = (std::filesystem::temp_directory_path() / "lockstep_runs_XXXXXX").string();
-  require(mkdtemp(form.data()) != nullptr, ErrorCode::io, std::source_location::current(),
-          "no folder can be made in ", std::filesystem::temp_directory_path().string(),
-          "; TMPDIR names another place");
-  folder_ = form;
-}
+ChildRuns::ChildRuns(int total, bool quiet) : total_(total), quiet_(quiet) { launch::adopt_orphans(); }
 
 ChildRuns::~ChildRuns() {
   if (!quiet_ && terminal::moves(stderr)) terminal::write("\r\x1b[K", stderr);
-  std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
 }
 
 void ChildRuns::say(const std::string& text) {
@@ -89,7 +80,7 @@ void ChildRuns::say(const std::string& text) {
 ChildResult ChildRuns::train(const ChildRun& run) {
   ++begun_;
   say(fmt::format("[{}/{}] {}: {} steps", begun_, std::max(total_, begun_), described(run), run.steps));
-  const std::string json = folder_ + "/result.json", schedule = folder_ + "/schedule.json";
+  const std::string json = folder_.path() + "/result.json", schedule = folder_.path() + "/schedule.json";
   for (const std::string& file : {json, schedule}) std::filesystem::remove(file);
   std::vector<std::string> words{std::filesystem::read_symlink("/proc/self/exe").string(),
                                  "train",
@@ -106,7 +97,7 @@ ChildResult ChildRuns::train(const ChildRun& run) {
                                  "--json",
                                  json};
   // What a run would leave, and go on from, stays out of the way of what is there.
-  const std::string beside = folder_ + "/" + std::to_string(begun_);
+  const std::string beside = folder_.path() + "/" + std::to_string(begun_);
   if (is_run_file(run.run)) {
     const RunFile file = read_run_file(run.run);
     if (!file.output.empty()) words.insert(words.end(), {"--output", beside + "_output"});

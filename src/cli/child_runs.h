@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/launch/signals.h"
+#include "cli/temporary_folder.h"
 #include "lockstep/base/json.h"
 
 namespace lockstep::cli {
@@ -47,7 +48,7 @@ class ChildRuns {
   void say(const std::string& text);
 
   launch::Signals signals_;
-  std::string folder_;
+  TemporaryFolder folder_;
   int total_, begun_ = 0;
   bool quiet_;
 };

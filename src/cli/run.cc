@@ -19,6 +19,7 @@
 #include "lockstep/keras/applications.h"
 #include "lockstep/keras/run_record.h"
 #include "lockstep/observe/run_report.h"
+#include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
 #include "lockstep/train/event_writer.h"
 
@@ -126,6 +127,75 @@ class Reporting final : public keras::CallbackBase {
   std::vector<std::string>& problems_;
   bool failed_ = false;
 };
+
+// A backup is of no use for a run that computes something else: it would be neither run's result.
+class SameRun final : public keras::CallbackBase {
+ public:
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  explicit SameRun(Settings settings) : settings_(std::move(settings)) {}
+  bool needs_every_batch() const override { return false; }
+  std::string state_name() const override { return "SameRun"; }
+  void visit_state(keras::CallbackState& state) override {
+    for (const auto& [name, value] : settings_) {
+      std::string saved = value;
+      state(name, saved);
+      require(saved == value, ErrorCode::invalid_argument, std::source_location::current(),
+              "it is of a run with ", name, " ", saved, ", this one has ", value);
+    }
+  }
+
+ private:
+  Settings settings_;
+};
+
+// The same in every process of this program.
+class Checksum {
+ public:
+  void add(std::string_view bytes) { sum_ = 31 * sum_ + std::hash<std::string_view>()(bytes); }
+  void add(const TensorList& tensors) {
+    for (const Tensor& tensor : tensors) {
+      if (!tensor.defined()) continue;
+      if (tensor.dtype() == DType::float32)
+        add_elements<float>(tensor);
+      else
+        add_elements<double>(cast(tensor, DType::float64));
+    }
+  }
+  std::string text() const { return fmt::format("of checksum {:016x}", sum_); }
+
+ private:
+  template <class T>
+  void add_elements(const Tensor& tensor) {
+    const Elements<T> elements = tensor.numpy<T>();
+    add(std::string_view(reinterpret_cast<const char*>(elements.data()), elements.size_bytes()));
+  }
+  size_t sum_ = 0;
+};
+
+// What decides on a run's bits, but for how many epochs it makes, and on which devices.
+SameRun::Settings settings_of(const RunFile& run, const RunData& data) {
+  const auto examples = [](const keras::Batch& batch) {
+    Checksum sum;
+    for (const TensorList& tensors : {batch.x, batch.y, batch.sample_weight}) sum.add(tensors);
+    return std::to_string(examples_in(batch)) + " " + sum.text();
+  };
+  Json written = written_run(run);
+  Json fit = written.contains("fit") ? written.at("fit") : Json::object();
+  for (const char* open : {"epochs", "verbose"}) fit.erase(open);
+  const auto file = [&](const std::string& path) {
+    Checksum sum;
+    sum.add(read_file(run.resolve(path)));
+    return sum.text();
+  };
+  return {{"seed", std::to_string(run.seed)},
+          {"model", run.model.from_json() && run.model.json.is_string() ? file(run.model.json.as_string())
+                                                                        : run.model.json.dump()},
+          {"compile", written.contains("compile") ? written.at("compile").dump() : "{}"},
+          {"fit", fit.dump()},
+          {"initial_weights", Json(run.initial_weights).dump()},
+          {"training examples", examples(data.train)},
+          {"validation examples", examples(data.validation)}};
+}
 
 // Ends a run that cannot recover, with what to do about it.
 class StopAtNonsense final : public keras::CallbackBase {
@@ -297,6 +367,7 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   RunData data = load_data(run, model);
   data.train = in_whole_batches(model, data.train, "data");
   data.validation = in_whole_batches(model, data.validation, "data.validation");
+  if (!backup.empty()) callbacks.push_back(keras::make_callback<SameRun>(settings_of(run, data)));
   const bool validates = reports.tests && examples_in(data.validation) > 0;
   if (!run.initial_weights.empty())
     at_key("initial_weights", [&] { model.load_weights(run.resolve(run.initial_weights)); });
@@ -331,7 +402,9 @@ Json carry_out(const RunFile& run, const distribute::Strategy& strategy, const R
   // Before anything else: a system that wants the machine back does not wait long.
   if (chief() && !output.empty()) {
     lock_output();
-    write_results(output, run, model, history, reports.out);
+    RunFile carried_out = run;
+    carried_out.data.source = data.source;
+    write_results(output, carried_out, model, history, reports.out);
   }
   if (chief() && !backup.empty() && !history.interrupted) {
     std::error_code ignored;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <set>
 
 #include "lockstep/base/files.h"
 #include "lockstep/keras/directories.h"
@@ -81,6 +83,7 @@ Shape without_batch(const Shape& shape) {
 
 struct TrainAndTest {
   Batch train, test;
+  std::optional<Source> named = {};  // with the names of the columns or classes that were found
 };
 
 class Loader {
@@ -136,14 +139,14 @@ class Loader {
     if (options_.labels) {
       batch.y = pick(outputs_of(source.label_column, "label_column"), false);
       batch.sample_weight = pick(weights_of(source.sample_weight_column, "sample_weight_column"), false);
-    } else {
-      for (const FieldNames* names : {&source.label_column, &source.sample_weight_column})
-        leave_out(table, source.header, *names, taken);
     }
     if (!source.x.empty()) {
       batch.x = pick(inputs_of(source.x, "x"), true);
-      return {batch, {}};
+      return {batch, {}, named_columns(source, table)};
     }
+    if (!options_.labels)
+      for (const FieldNames* names : {&source.label_column, &source.sample_weight_column})
+        leave_out(table, source.header, *names, taken);
     require(ends_.inputs.size() == 1, ErrorCode::invalid_argument, std::source_location::current(),
             "x: the model has the inputs ", join(Ends::names(ends_.inputs)),
             "; name the columns of each: {\"", ends_.inputs[0].name, "\": [\"column\", ...], ...}");
@@ -151,7 +154,10 @@ class Loader {
     for (size_t i = 0; i < taken.size(); ++i)
       if (!taken[i]) others.push_back(static_cast<int64_t>(i));
     batch.x = {columns_of(table, others)};
-    return {batch, {}};
+    CsvSource complete = source;
+    for (const int64_t column : others)
+      complete.x.listed.push_back(table.columns[static_cast<size_t>(column)]);
+    return {batch, {}, named_columns(complete, table)};
   }
   TrainAndTest operator()(const SafetensorsSource& source) const {
     const train::SafetensorsFile file(run_.resolve(source.path));
@@ -182,16 +188,21 @@ class Loader {
     if (size.empty() && wanted.rank() == 4 && wanted[1] > 0 && wanted[2] > 0) size = {wanted[1], wanted[2]};
     require(size.size() == 2, ErrorCode::invalid_argument, std::source_location::current(),
             "image_size must be [height, width], since the model takes images of any size");
-    return {batch_of(keras::utils::image_dataset_from_directory(
-                run_.resolve(source.path),
-                {.image_size = size,
-                 .color_mode = channels == 1   ? "grayscale"
-                               : channels == 3 ? "rgb"
-                                               : "rgba",
-                 .interpolation = source.interpolation,
-                 .crop_to_aspect_ratio = source.crop_to_aspect_ratio,
-                 .files = {.shuffle = options_.shuffle, .seed = static_cast<uint64_t>(run_.seed)}})),
-            {}};
+    keras::utils::ImageExamples examples = keras::utils::image_dataset_from_directory(
+        run_.resolve(source.path),
+        {.image_size = size,
+         .color_mode = channels == 1   ? "grayscale"
+                       : channels == 3 ? "rgb"
+                                       : "rgba",
+         .interpolation = source.interpolation,
+         .crop_to_aspect_ratio = source.crop_to_aspect_ratio,
+         .files = {.shuffle = options_.shuffle, .seed = static_cast<uint64_t>(run_.seed)}});
+    ImageFolderSource named = source;
+    if (source.class_names.empty())
+      named.class_names = examples.class_names;
+    else if (options_.labels)
+      examples.y = gather(class_numbers_of(examples.class_names, source.class_names), examples.y);
+    return {batch_of(examples), {}, named};
   }
   TrainAndTest operator()(const TextSource& source) const {
     check_one_input(source);
@@ -238,6 +249,32 @@ class Loader {
     if (names.listed.size() == 1) return Fields(ends_.outputs.size(), names.listed);
     return outputs_of(names, key);
   }
+  // The source with the names of its columns, whatever it called them; as it is where they have none.
+  std::optional<Source> named_columns(CsvSource source, const keras::datasets::Table& table) const {
+    const std::set<std::string> different(table.columns.begin(), table.columns.end());
+    if (!source.header || !options_.labels || different.size() < table.columns.size()) return {};
+    const auto name = [&](std::vector<std::string>& columns) {
+      for (std::string& column : columns) column = table.columns[table.position(column)];
+    };
+    for (FieldNames* fields : {&source.x, &source.label_column, &source.sample_weight_column}) {
+      name(fields->listed);
+      for (auto& [end, columns] : fields->named) name(columns);
+    }
+    return source;
+  }
+  // The numbers of the folders' classes among those that the model tells apart.
+  static Tensor class_numbers_of(const std::vector<std::string>& folders,
+                                 const std::vector<std::string>& classes) {
+    std::vector<int32_t> numbers;
+    for (const std::string& folder : folders) {
+      const auto found = std::find(classes.begin(), classes.end(), folder);
+      require(found != classes.end(), ErrorCode::invalid_argument, std::source_location::current(),
+              "there is a folder \"", folder, "\", but class_names has ", join(classes),
+              "; leave the folder out, or name its class");
+      numbers.push_back(static_cast<int32_t>(found - classes.begin()));
+    }
+    return Tensor::from(numbers, {std::ssize(numbers)});
+  }
   static Tensor columns_of(const keras::datasets::Table& table, const std::vector<int64_t>& positions) {
     return gather(table.values, Tensor::from(positions, {std::ssize(positions)}), 1);
   }
@@ -270,6 +307,7 @@ TrainAndTest load(const RunFile& run, const Source& source, const Ends& ends, co
                   const std::string& path) {
   return at_key(path, [&] {
     TrainAndTest data = std::visit(Loader(run, ends, options), source);
+    if (!data.named) data.named = source;
     if (!options.labels) data.train.y.clear(), data.test.y.clear();
     const Batch& train = data.train;
     for (const Tensor& x : train.x)
@@ -376,26 +414,31 @@ Tensor class_numbers(const Tensor& y, int64_t classes) {
   return cast(y, DType::int32);
 }
 
-// The loss that the run names for an output.
-const Json* loss_of(const RunFile& run, const Ends& ends, size_t output) {
-  if (!run.compile) return nullptr;
-  const Json& loss = run.compile->loss;
+// The losses that the model was compiled with, or will be.
+Json losses_of(const RunFile& run, const keras::Model& model) {
+  if (run.compile) return run.compile->loss;
+  const Json compiled = model.model_base().compile_config();
+  if (const Json* loss = compiled.is_object() ? compiled.find("loss") : nullptr) return *loss;
+  return run.model.from_json() ? Json() : Json("sparse_categorical_crossentropy");
+}
+
+// That of an output.
+const Json* loss_of(const Json& loss, const Ends& ends, size_t output) {
   if (loss.is_object() && !loss.contains("class_name")) return loss.find(ends.outputs[output].name);
   if (loss.is_list()) return output < loss.items().size() ? &loss.items()[output] : nullptr;
   return &loss;
 }
 
 // Whether it takes class numbers.
-bool takes_class_numbers(const RunFile& run, const Ends& ends, size_t output) {
-  if (!run.compile) return !run.model.from_json();
-  const Json* loss = loss_of(run, ends, output);
+bool takes_class_numbers(const Json& losses, const Ends& ends, size_t output) {
+  const Json* loss = loss_of(losses, ends, output);
   if (!loss) return false;
-  const Json* name = loss->is_string() ? loss : loss->find("class_name");
+  const Json* name = loss->is_object() ? loss->find("class_name") : loss;
   return name && name->is_string() &&
          (name->as_string().starts_with("sparse") || name->as_string().starts_with("Sparse"));
 }
 
-Tensor fitting_y(Tensor y, const RunFile& run, const Ends& ends, size_t output) {
+Tensor fitting_y(Tensor y, const RunFile& run, const Json& losses, const Ends& ends, size_t output) {
   const End& end = ends.outputs[output];
   const bool one_hot = run.data.options.one_hot;
   const int64_t classes = end.shape.rank() > 1 ? end.shape[-1] : -1;
@@ -404,8 +447,9 @@ Tensor fitting_y(Tensor y, const RunFile& run, const Ends& ends, size_t output) 
   require(!one_hot || classes > 1, ErrorCode::invalid_argument, std::source_location::current(),
           "data.one_hot: the model must end in a known number of classes");
   // In a text every token has a label.
-  const bool of_classes =
-      classes > 1 && (one_hot || takes_class_numbers(run, ends, output) || (numbers && y.rank() == 1));
+  const bool of_classes = takes_class_numbers(losses, ends, output)
+                              ? classes > 0
+                              : classes > 1 && (one_hot || (numbers && y.rank() == 1));
   if (of_classes) {
     const Tensor classes_of = class_numbers(y, classes);
     // Losses take floating-point class numbers as they are.
@@ -419,13 +463,14 @@ Tensor fitting_y(Tensor y, const RunFile& run, const Ends& ends, size_t output) 
   return lockstep::one_hot(y, classes, number_dtype(end));
 }
 
-void fit_to(Batch& examples, const RunFile& run, const Ends& ends, const LoadOptions& options) {
+void fit_to(Batch& examples, const RunFile& run, const Json& losses, const Ends& ends,
+            const LoadOptions& options) {
   const DataOptions& data = run.data.options;
   const bool images = std::holds_alternative<ImageFolderSource>(run.data.source);
   for (size_t i = 0; i < examples.x.size(); ++i)
     examples.x[i] = fitting_x(examples.x[i], images, data, ends.inputs[i]);
   for (size_t i = 0; i < examples.y.size(); ++i)
-    if (examples.y[i].defined()) examples.y[i] = fitting_y(examples.y[i], run, ends, i);
+    if (examples.y[i].defined()) examples.y[i] = fitting_y(examples.y[i], run, losses, ends, i);
   for (size_t i = 0; i < examples.sample_weight.size(); ++i)
     if (examples.sample_weight[i].defined())
       examples.sample_weight[i] = cast(examples.sample_weight[i], number_dtype(ends.outputs[i]));
@@ -434,6 +479,19 @@ void fit_to(Batch& examples, const RunFile& run, const Ends& ends, const LoadOpt
 }
 
 }  // namespace
+
+Source read_like(Source source, const Source& other) {
+  if (auto* table = std::get_if<CsvSource>(&source)) {
+    const auto* named = std::get_if<CsvSource>(&other);
+    if (!named || !named->header || !table->header) return source;
+    if (table->x.empty()) table->x = named->x;
+    if (table->label_column == CsvSource().label_column) table->label_column = named->label_column;
+  } else if (auto* folder = std::get_if<ImageFolderSource>(&source)) {
+    const auto* named = std::get_if<ImageFolderSource>(&other);
+    if (named && folder->class_names.empty()) folder->class_names = named->class_names;
+  }
+  return source;
+}
 
 int64_t examples_in(const Batch& examples) { return examples.x.empty() ? 0 : examples.x[0].shape()[0]; }
 
@@ -450,9 +508,11 @@ RunData load_data(const RunFile& run, const keras::Model& model, const LoadOptio
   const Ends ends = ends_of(model);
   const DataOptions& options = run.data.options;
   const TrainAndTest read = load(run, run.data.source, ends, load_options, "data");
-  RunData data{read.train, read.test};
+  RunData data{read.train, read.test, *read.named};
   if (options.validation)
-    data.validation = load(run, options.validation->source, ends, load_options, "data.validation").train;
+    data.validation =
+        load(run, read_like(options.validation->source, data.source), ends, load_options, "data.validation")
+            .train;
   if (options.validation_split > 0) {
     const int64_t count = examples_in(data.train);
     // Keras' rule.
@@ -470,8 +530,9 @@ RunData load_data(const RunFile& run, const keras::Model& model, const LoadOptio
     data.train = rows(data.train, 0, kept);
   }
   if (examples_in(data.validation) == 0) data.validation = {};
+  const Json losses = losses_of(run, model);
   for (Batch* examples : {&data.train, &data.validation})
-    if (!examples->x.empty()) fit_to(*examples, run, ends, load_options);
+    if (!examples->x.empty()) fit_to(*examples, run, losses, ends, load_options);
   return data;
 }
 

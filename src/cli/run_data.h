@@ -9,7 +9,14 @@ namespace lockstep::cli {
 struct RunData {
   keras::Batch train;
   keras::Batch validation;  // of no examples where there are none
+  // Where the training examples are from, with the names of the columns or classes that were found there:
+  // other examples are read by these, in whatever order they have them.
+  Source source = {};
 };
+
+// The source, in which columns of a table and classes of a folder that it does not name itself are those of
+// another one of its kind.
+Source read_like(Source source, const Source& other);
 
 int64_t examples_in(const keras::Batch& examples);
 // The first `count` of them from `begin` on.

@@ -35,6 +35,7 @@ struct FieldNames {
   std::vector<std::string> listed = {};
   std::map<std::string, std::vector<std::string>> named = {};
   bool empty() const { return listed.empty() && named.empty(); }
+  bool operator==(const FieldNames&) const = default;
   // Those of each of a model's inputs or outputs, which are called `ends`; empty where the file has none.
   std::vector<std::vector<std::string>> of(const std::vector<std::string>& ends,
                                            const std::string& key) const;
@@ -125,6 +126,7 @@ struct SafetensorsSource {
 struct ImageFolderSource {
   static constexpr const char* kKey = "image_folder";
   std::string path = {};
+  std::vector<std::string> class_names = {};
   std::vector<int64_t> image_size = {};
   std::string interpolation = "bilinear";
   bool crop_to_aspect_ratio = false;
@@ -134,6 +136,9 @@ struct ImageFolderSource {
                "order drawn from the run's seed",
        .required = true,
        .file = true});
+    v("class_names", class_names,
+      {.help = "The folders' names in the order of the classes' numbers; left out: those that there are, "
+               "sorted"});
     v("image_size", image_size,
       {.help = "Height and width that images are brought to; left out: the model's"});
     v("interpolation", interpolation,

@@ -12,6 +12,7 @@
 #include "cli/run_data.h"
 #include "lockstep/data/image.h"
 #include "lockstep/keras/applications.h"
+#include "lockstep/keras/layers.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
@@ -112,6 +113,55 @@ TEST_F(RunTest, TheSameSeedGivesTheSameRun) {
   };
   EXPECT_EQ(loss("3"), loss("3"));
   EXPECT_NE(loss("3"), loss("4"));
+}
+
+TEST_F(RunTest, ABackupOfAnotherRunIsRefused) {
+  const auto write = [&](const char* name, const char* first) {
+    std::ofstream(folder_ / name) << "a,b,y\n" << first << "\n3,4,0\n5,6,1\n7,8,0\n";
+  };
+  write("table.csv", "1,2,1");
+  write("held.csv", "1,2,1");
+  Json model = Json::parse(keras::Sequential({keras::layers::Dense(1, {.input_shape = {2}})}).to_json());
+  const auto write_model = [&] { std::ofstream(folder_ / "net.json") << model.dump(); };
+  write_model();
+  // What cannot be written leaves the backup.
+  std::filesystem::create_directories(folder_ / "full/weights.safetensors");
+  const auto run = [&](const std::string& epochs, const std::string& fit, const std::string& compile,
+                       const std::string& more) {
+    return R"({"model": "net.json", "data": {"csv": "table.csv", "validation": {"csv": "held.csv"}}, "backup": "b",
+        "fit": {"epochs": )" +
+           epochs + fit + R"(}, "compile": {"loss": "mse", "optimizer": )" + compile + "}" + more + "}";
+  };
+  const std::string full = R"(, "output": "full")";
+  EXPECT_THAT(mistake(run("2", "", "\"sgd\"", full)), HasSubstr("weights.safetensors"));
+  ASSERT_TRUE(std::filesystem::exists(folder_ / "b/backup.safetensors"));
+
+  EXPECT_THAT(mistake(run("3", "", "\"sgd\"", R"(, "seed": 4)")),
+              HasSubstr("it is of a run with seed 0, this one has 4"));
+  EXPECT_THAT(mistake(run("3", "", "{\"class_name\": \"SGD\", \"config\": {\"learning_rate\": 0.5}}", "")),
+              HasSubstr("it is of a run with compile {"));
+  EXPECT_THAT(mistake(run("3", R"(, "validation_freq": 2)", "\"sgd\"", "")),
+              HasSubstr(R"(it is of a run with fit {}, this one has {"validation_freq")"));
+  EXPECT_THAT(mistake(run("3", "", "\"sgd\"", R"(, "initial_weights": "full/none.safetensors")")),
+              HasSubstr("none.safetensors"));
+  write("table.csv", "1,2,0");
+  EXPECT_THAT(mistake(run("3", "", "\"sgd\"", "")),
+              HasSubstr("it is of a run with training examples 4 of checksum"));
+  write("table.csv", "1,2,1");
+  write("held.csv", "1,2.5,1");
+  EXPECT_THAT(mistake(run("3", "", "\"sgd\"", "")),
+              HasSubstr("it is of a run with validation examples 4 of"));
+  write("held.csv", "1,2,1");
+  model.set("note", "another file");
+  write_model();
+  EXPECT_THAT(mistake(run("3", "", "\"sgd\"", "")), HasSubstr("it is of a run with model of checksum"));
+  model.erase("note");
+  write_model();
+  EXPECT_THAT(mistake(run("1", "", "\"sgd\"", "")),
+              HasSubstr("has come to epoch 2, this one is to end after epoch 1"));
+  // More epochs, other words on the way and another place for the results are no other run.
+  EXPECT_EQ(mistake(run("3", R"(, "verbose": 0)", "\"sgd\"", R"(, "output": "out")")), "no error");
+  EXPECT_EQ(Json::read_file((folder_ / "out/history.json").string()).at("loss").items().size(), 3u);
 }
 
 TEST_F(RunTest, StepLogHoldsEveryStepsOwnLoss) {

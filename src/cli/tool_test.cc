@@ -189,6 +189,24 @@ TEST_F(ToolTest, WhatIsToBeWrittenIsOpenedBeforeTraining) {
   }
 }
 
+TEST_F(ToolTest, ResultsDoNotOverwriteTheRunFile) {
+  write("run.json", kRun);
+  fs::create_symlink("run.json", folder_ / "link");
+  for (const char* flag : {"--json", "--step-log", "--trace", "--report"})
+    for (const char* name : {"run.json", "./run.json", "link"})
+      expect_one_line(std::string("lockstep train run.json ") + flag + " " + name,
+                      "would overwrite the run file");
+  EXPECT_EQ(read_file((folder_ / "run.json").string()), kRun);
+}
+
+TEST_F(ToolTest, TemporaryFilesThatHaveNoPlaceAreOneLine) {
+  write("run.json", kRun);
+  for (const char* call : {"train mlp --report page.html", "scale run.json --devices 1"})
+    expect_one_line(
+        std::string("TMPDIR=/nowhere lockstep ") + call,
+        "no folder can be made in \"/nowhere\": No such file or directory; TMPDIR names another place");
+}
+
 TEST_F(ToolTest, ANameThatIsEmptyIsNoPlaceForAResult) {
   for (const char* call : {"train mlp --output", "train mlp --backup", "train mlp --step-log",
                            "train mlp --trace", "train mlp --tensorboard", "train mlp --report",

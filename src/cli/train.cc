@@ -10,6 +10,7 @@
 #include "cli/launch/launch.h"
 #include "cli/run.h"
 #include "cli/step_profile.h"
+#include "cli/temporary_folder.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/terminal.h"
 #include "lockstep/device/config.h"
@@ -183,31 +184,23 @@ distribute::Strategy make_strategy(const TrainFlags& flags) {
   return {};
 }
 
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string form = (std::filesystem::temp_directory_path() / "lockstep_record_XXXXXX").string();
-    require(mkdtemp(form.data()) != nullptr, ErrorCode::io, std::source_location::current(),
-            "no folder can be made in ", std::filesystem::temp_directory_path().string());
-    path_ = form;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
+// Whether there is one file of both names.
+bool same_file(const std::string& a, const std::string& b) {
+  std::error_code error;
+  return std::filesystem::equivalent(a, b, error) && !error;
+}
 
 int train(const TrainFlags& flags) {
   require(flags.json_file.empty() || flags.names_run || !file_exists(flags.json_file),
           ErrorCode::invalid_argument, std::source_location::current(), "--json ", flags.json_file,
           " would write the result over that file; where it is the run, say: lockstep train ",
           flags.json_file, " --json");
+  for (const auto& [flag, path] : {std::pair("--json", flags.json_file),
+                                   {"--step-log", flags.step_log},
+                                   {"--trace", flags.trace},
+                                   {"--report", flags.report}})
+    require(!same_file(path, flags.run), ErrorCode::invalid_argument, std::source_location::current(), flag,
+            " ", path, " would overwrite the run file");
   const bool digits = is_network(flags.run);
   RunFile run = digits ? digits_run(flags) : file_run(flags);
   if (flags.epochs) run.fit.epochs = *flags.epochs;

@@ -106,10 +106,11 @@ RunFile with_data(RunFile run, const std::string& data) {
   run.data.options.validation_split = 0;
   run.data.options.validation_random = false;
   if (data.starts_with('{') || std::find(known.begin(), known.end(), data) != known.end()) {
+    const Source trained = run.data.source;
     run.data.read(data.starts_with('{') ? Json::parse(data, "--data") : Json(data), "--data");
     run.data.options.validation.reset();
     // Paths are absolute in what is written.
-    SourceSettings source{run.data.source};
+    SourceSettings source{read_like(run.data.source, trained)};
     source.read(source.write(""), "--data");
     run.data.source = source.source;
     return run;

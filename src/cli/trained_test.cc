@@ -8,6 +8,8 @@
 #include <functional>
 
 #include "cli/run.h"
+#include "cli/run_data.h"
+#include "lockstep/data/image.h"
 #include "lockstep/keras/layers.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
@@ -147,6 +149,113 @@ TEST_F(TrainedRun, TakesOtherExamples) {
               HasSubstr("expected a file that ends in .csv, .safetensors or .txt"));
   EXPECT_THAT(mistake([&] { predict_run(with_data(run, path("nowhere.csv")), use); }),
               HasSubstr("nowhere.csv"));
+}
+
+// Columns and classes are told apart by their names: other examples may have them in another order.
+TEST_F(TrainedRun, ReadsOtherTablesByTheNamesOfItsColumns) {
+  const std::vector<float> x = x_.to_vector<float>();
+  const std::vector<int32_t> y = y_.to_vector<int32_t>();
+  const auto write = [&](const std::string& name, const std::string& order, bool header = true) {
+    std::ofstream file(path(name));
+    file.precision(9);
+    const auto line = [&](auto field) {
+      for (size_t i = 0; i < order.size(); ++i) file << (i > 0 ? "," : "") << field(order[i]);
+      file << '\n';
+    };
+    if (header) line([](char column) { return std::string(1, column); });
+    for (size_t row = 0; row < y.size(); ++row)
+      line([&](char column) {
+        return column == 'y'   ? static_cast<float>(y[row])
+               : column == 'i' ? static_cast<float>(row)
+                               : x[4 * row + static_cast<size_t>(column - 'a')];
+      });
+  };
+  write("train.csv", "abcdy");
+  write("turned.csv", "yidcba");
+  write("unlabelled.csv", "dcbai");
+  write("bare.csv", "abcdy", false);
+  const auto csv = [](const std::string& more) {
+    return parse_run(Json::parse(R"({"model": {"zoo": "mlp", "input_shape": [4], "hidden": [5], "classes": 3},
+      "fit": {"epochs": 2, "verbose": 0}, "output": "out", )" +
+                                 more + "}"),
+                     "");
+  };
+  for (const char* named : {"", R"(, "x": ["a", "b", "c", "d"], "label_column": "4")"}) {
+    RunFile run = csv(R"("data": {"csv": "train.csv")" + std::string(named) +
+                      R"(, "validation": {"csv": "turned.csv"}})");
+    run.folder = folder_.string();
+    const Json result = trained(run);
+    const RunFile left = read_trained_run(path("out"));
+    const auto with = [&](const std::string& data) { return with_data(left, data); };
+    const UseOptions use{.part = Part::all};
+    const Json logs = evaluate_run(with(path("train.csv")), use);
+    EXPECT_EQ(evaluate_run(left, {.part = Part::validation}), logs) << "the validation examples are the same";
+    EXPECT_NEAR(result.at("loss").as_double(), logs.at("loss").as_double(), 1e-6);
+    EXPECT_EQ(evaluate_run(with(path("turned.csv")), use), logs);
+    EXPECT_EQ(evaluate_run(with(R"({"csv": ")" + path("turned.csv") + "\"}"), use), logs);
+    const std::vector<float> all = numbers(predict_run(with(path("train.csv")), use));
+    EXPECT_EQ(numbers(predict_run(with(path("turned.csv")), use)), all);
+    EXPECT_EQ(numbers(predict_run(with(path("unlabelled.csv")), use)), all);
+    EXPECT_THAT(mistake([&] { evaluate_run(with(path("unlabelled.csv")), use); }), HasSubstr("\"y\""));
+    EXPECT_THAT(mistake([&] { evaluate_run(with(path("bare.csv")), use); }), HasSubstr("bare.csv"));
+  }
+  // Where names are missing or the same, the columns are numbers.
+  write("same.csv", "aacdy");
+  for (const char* table :
+       {R"("data": {"csv": "same.csv"})", R"("data": {"csv": "bare.csv", "header": false})"}) {
+    RunFile run = csv(table);
+    run.folder = folder_.string();
+    trained(run);
+    EXPECT_EQ(evaluate_run(read_trained_run(path("out")), {.part = Part::train}).contains("accuracy"), true);
+  }
+}
+
+TEST_F(TrainedRun, ReadsOtherFoldersByTheNamesOfItsClasses) {
+  const auto image = [&](const std::string& folder, const std::string& name, int value) {
+    std::filesystem::create_directories(folder_ / folder);
+    std::ofstream(folder_ / folder / name, std::ios::binary)
+        << data::encode_png(Tensor::full(DType::uint8, {16, 16, 3}, value));
+  };
+  for (const char* name : {"1.png", "2.png"})
+    image("pets/ant", name, 0), image("pets/bee", name, 100), image("pets/cow", name, 255);
+  image("some/cow", "1.png", 255);
+  image("others/cow", "1.png", 255), image("others/dog", "1.png", 20);
+  const auto run = [&](const std::string& data) {
+    return parse_run(Json::parse(R"({"model": {"zoo": "lenet", "input_shape": [16, 16, 3], "classes": 3},
+        "compile": {"loss": {"class_name": "SparseCategoricalCrossentropy", "config": {"from_logits": true}},
+                    "optimizer": "adam", "metrics": ["accuracy"]},
+        "fit": {"epochs": 20, "batch_size": 3, "verbose": 0}, "output": "out", "data": )" +
+                                 data + "}"),
+                     folder_.string());
+  };
+  EXPECT_EQ(
+      trained(run(R"({"image_folder": "pets", "validation": {"image_folder": "some"}})")).at("accuracy"),
+      Json(1.0));
+  const RunFile left = read_trained_run(path("out"));
+  const UseOptions use{.part = Part::all};
+  EXPECT_EQ(evaluate_run(with_data(left, path("some")), use).at("accuracy"), Json(1.0));
+  EXPECT_THAT(mistake([&] { evaluate_run(with_data(left, path("others")), use); }),
+              HasSubstr("there is a folder \"dog\", but class_names has ant, bee, cow"));
+  EXPECT_EQ(predict_run(with_data(left, path("others")), use)[0].second.shape(), (Shape{2, 3}));
+  const RunData turned = load_data(run(R"({"image_folder": "pets", "class_names": ["cow", "bee", "ant"]})"),
+                                   trained_model(left), {.shuffle = false});
+  EXPECT_EQ(turned.train.y[0].to_vector<int32_t>(), (std::vector<int32_t>{2, 2, 1, 1, 0, 0}));
+}
+
+// The class numbers of a run whose file names no loss are looked at with those that the model was trained for.
+TEST_F(TrainedRun, RefusesLabelsThatAreNoClasses) {
+  trained(run(R"(, "output": "out")"));
+  const RunFile left = read_trained_run(path("out"));
+  for (const Tensor& y : {Tensor::full(DType::float32, {20}, 1.5), Tensor::full(DType::float32, {20}, 3.0)}) {
+    train::save_safetensors(path("other.safetensors"), {{"x", x_}, {"y", y}});
+    EXPECT_THAT(
+        mistake([&] { evaluate_run(with_data(left, path("other.safetensors")), {.part = Part::all}); }),
+        HasSubstr("data: the label of row 0 (counted from 0) is "));
+  }
+  // One class is a number of classes.
+  RunFile one = run("");
+  one.model.json.set("classes", 1);
+  EXPECT_THAT(mistake([&] { trained(one); }), HasSubstr("the model tells 1 classes apart"));
 }
 
 // A stateful model takes batches of one size: the examples left over at the end lose no run.

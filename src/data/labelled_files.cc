@@ -19,14 +19,18 @@ std::string lower_extension(const fs::path& path) {
   return extension;
 }
 
-std::vector<std::string> files_under(const fs::path& folder, std::span<const char* const> extensions) {
+std::vector<std::string> files_under(const char* op, const fs::path& folder,
+                                     std::span<const char* const> extensions, std::source_location where) {
   std::vector<std::string> found;
   for (auto entry = fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink);
        entry != fs::recursive_directory_iterator(); ++entry) {
     if (hidden(entry->path())) {
       if (entry->is_directory()) entry.disable_recursion_pending();
-    } else if (entry->is_regular_file() && std::find(extensions.begin(), extensions.end(),
-                                                     lower_extension(entry->path())) != extensions.end()) {
+    } else if (!entry->is_directory() && std::find(extensions.begin(), extensions.end(),
+                                                   lower_extension(entry->path())) != extensions.end()) {
+      // A link into what is not mounted, say: without it the run would learn from fewer examples.
+      require(entry->is_regular_file(), ErrorCode::io, where, op, ": \"", entry->path().string(), "\" is ",
+              entry->exists() ? "no file" : "a link that leads nowhere", "; mend it, or take it away");
       found.push_back(entry->path().string());
     }
   }
@@ -55,7 +59,8 @@ LabelledFiles list_labelled_files(const char* op, const std::string& folder,
              nearest.empty() ? "" : "; did you mean \"" + nearest + "\"?");
       }
     for (size_t label = 0; label < listing.class_names.size(); ++label)
-      for (std::string& path : files_under(fs::path(folder) / listing.class_names[label], extensions))
+      for (std::string& path :
+           files_under(op, fs::path(folder) / listing.class_names[label], extensions, where))
         listing.files.push_back({std::move(path), static_cast<int32_t>(label)});
   } catch (const fs::filesystem_error& error) {
     fail(ErrorCode::io, where, op, ": cannot read the folder: ", error.what());

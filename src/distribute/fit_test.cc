@@ -17,6 +17,8 @@
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
+#include "lockstep/ops/reduce.h"
+#include "lockstep/tf/nn.h"
 #include "lockstep/train/checkpoint.h"
 
 namespace lockstep::distribute {
@@ -53,6 +55,32 @@ keras::Model transformer() {
   x = layers::LayerNormalization()(layers::Add()({x, attended}));
   x = layers::Add()({x, layers::Dense(4)(layers::Dense(8, {.activation = "gelu"})(x))});
   return keras::Model(input, layers::Dense(4)(layers::Flatten()(x)));
+}
+
+// Adds a mean over its examples, and what does not depend on them.
+class Added final : public keras::LayerBase {
+ public:
+  explicit Added(keras::LayerBaseOptions options = {}) : LayerBase("Added", std::move(options)) {}
+  void build(const Shape& input) override {
+    scale_ = add_weight("scale", {input[-1]}, {.initializer = "ones"});
+  }
+  Tensor call(const Tensor& x, const keras::CallContext&) override {
+    const Tensor scaled = x * scale_;
+    add_loss(3.0 * reduce_mean(square(scaled)));
+    add_loss(reduce_sum(square(scale_ - 2.0)));
+    return scaled;
+  }
+
+ private:
+  Variable scale_;
+};
+
+keras::Model mlp_with_losses_of_layers() {
+  return keras::Sequential({keras::make_layer<Added>(keras::LayerBaseOptions{.input_shape = {12}}),
+                            layers::Dense(16, {.activation = "relu",
+                                               .kernel_regularizer = keras::regularizers::L2({0.1}),
+                                               .activity_regularizer = keras::regularizers::L1({0.2})}),
+                            layers::Dense(4)});
 }
 
 // --- runs --------------------------------------------------------------------------------------------------
@@ -135,6 +163,56 @@ TEST(FitUnderStrategies, EqualsOneDeviceOnTheWholeBatch) {
         SCOPED_TRACE(strategy.description() + ", batch " + std::to_string(batch));
         expect_near(trained(training, strategy), expected);
       }
+  }
+}
+
+TEST(FitUnderStrategies, LossesOfLayersCountOnce) {
+  for (const int64_t batch : {32, 7}) {
+    const Training training{.make = mlp_with_losses_of_layers, .batch = batch, .examples = batch * 5 + 3};
+    const auto expected = trained(training, {});
+    for (const int replicas : {1, 2, 3, 8})
+      for (const bool reproducible : {false, true}) {
+        SCOPED_TRACE(std::to_string(replicas) + " replicas, batch " + std::to_string(batch));
+        expect_near(trained(training, MirroredStrategy(names(replicas), {.reproducible = reproducible})),
+                    expected);
+      }
+  }
+}
+
+TEST(FitUnderStrategies, PenaltiesByHandCountOnce) {
+  const MirroredStrategy strategy(names(3));
+  keras::Model model;
+  {
+    const auto scope = strategy.scope();
+    model = mlp_with_losses_of_layers();
+  }
+  const Tensor x = examples(10).x;
+  const auto penalties = [&](const Tensor& part) {
+    model(part);
+    Tensor sum = nn::scale_regularization_loss(Tensor::scalar(5.0F));
+    for (const Tensor& loss : model.losses()) sum = sum + loss;
+    return sum;
+  };
+  const float alone = penalties(x).item<float>();
+  const Distributed parts = strategy.run(penalties, strategy.distribute(x));
+  EXPECT_NEAR(strategy.reduce(ReduceOp::sum, parts).item<float>(), alone, 1e-5 * alone);
+}
+
+// A program for any number of devices runs on one, where batches may be tensors like others.
+TEST(FitUnderStrategies, OneReplicaHasTheWholeBatch) {
+  const Tensor x = Tensor::from<float>({1, 2, 3, 6}, {4, 1});
+  for (const Strategy& strategy :
+       std::vector<Strategy>{MirroredStrategy(names(1)), OneDeviceStrategy("/CPU:0")}) {
+    const keras::Metric mean = [&] {
+      const auto scope = strategy.scope();
+      return keras::metrics::Mean();
+    }();
+    const auto step = [&](const Tensor& part) {
+      mean.update_state(part);
+      return global_mean(part) + keras::losses::MeanSquaredError()(part, part + 2.0);
+    };
+    EXPECT_EQ(strategy.run(step, x).local_results()[0].item<float>(), 3 + 4);
+    EXPECT_EQ(mean.result().item<float>(), 3);
   }
 }
 

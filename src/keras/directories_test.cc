@@ -97,6 +97,16 @@ TEST_F(Directories, SplitsAreDisjointAndComplete) {
   EXPECT_THAT(error({.files = {.validation_split = 1}}), HasSubstr("below 1"));
 }
 
+TEST_F(Directories, LinksThatLeadNowhereAreNamed) {
+  std::filesystem::create_symlink(path("cats/a.png"), path("dogs/linked.png"));
+  std::filesystem::create_symlink(path("cats"), path("dogs/folder.png"));
+  EXPECT_EQ(image_dataset_from_directory(root_).file_paths.size(), 7u);
+  std::filesystem::create_symlink("nowhere", path("dogs/gone.txt"));
+  EXPECT_EQ(error({}), "no error") << "it would not have been read";
+  std::filesystem::create_symlink("/nowhere/g.png", path("dogs/gone.png"));
+  EXPECT_THAT(error({}), HasSubstr("dogs/gone.png\" is a link that leads nowhere"));
+}
+
 TEST_F(Directories, WhatCannotBeReadIsNamed) {
   text("cats/broken.png", "\x89PNG\r\n\x1a\nrubbish");
   EXPECT_THAT(error({}), HasSubstr(path("cats/broken.png")));

@@ -75,14 +75,8 @@ std::vector<Shape> shapes_of(const TensorList& tensors) {
   return shapes;
 }
 
-// Examples of the whole batch: the replicas' shares of a mean over them add up.
 double examples_of(const Tensor& tensor) {
-  if (tensor.rank() == 0) return 1;
-  const ReplicaTrace* replica = ReplicaTrace::current();
-  const double replicas = replica && replica->local_batch > 0 ? static_cast<double>(replica->global_batch) /
-                                                                    static_cast<double>(replica->local_batch)
-                                                              : 1;
-  return std::max(1.0, static_cast<double>(tensor.shape()[0]) * replicas);
+  return tensor.rank() == 0 ? 1 : std::max(1.0, static_cast<double>(tensor.shape()[0]));
 }
 
 Tensor only(TensorList results, const Layer& layer, std::source_location where) {
@@ -215,9 +209,11 @@ TensorList LayerBase::losses() const {
     for (const Layer& inner : layer.layers_) self(self, *inner.base());
   };
   visit(visit, *this);
-  // A replica adds its share of what does not depend on examples, so that the sum over replicas is right.
+  // A replica adds its share, so that the sum over replicas is right: of a mean over its examples as of what
+  // does not depend on them.
   const ReplicaTrace* replica = ReplicaTrace::current();
-  const double share = replica ? replica->share() : 1.0;
+  const auto shared = [&](const Tensor& loss) { return replica ? loss * replica->share() : loss; };
+  for (Tensor& loss : losses) loss = shared(loss);
   // Weights that do not learn are not pulled anywhere.
   std::map<uint64_t, Regularizer> regularizers;
   for (const LayerBase* layer : seen)
@@ -227,8 +223,7 @@ TensorList LayerBase::losses() const {
   for (const Variable& weight : trainable_weights()) {
     const auto found = regularizers.find(weight.id());
     if (found == regularizers.end()) continue;
-    const Tensor penalty = found->second(weight.value());
-    losses.push_back(replica ? penalty * share : penalty);
+    losses.push_back(shared(found->second(weight.value())));
   }
   return losses;
 }

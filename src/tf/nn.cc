@@ -1,7 +1,9 @@
 #include "lockstep/tf/nn.h"
 
+#include "graph/emit.h"
 #include "lockstep/base/error.h"
 #include "lockstep/distribute/strategy.h"
+#include "lockstep/ops/math.h"
 #include "lockstep/ops/reduce.h"
 
 namespace lockstep::nn {
@@ -21,6 +23,13 @@ Tensor compute_average_loss(const TensorArg& per_example_loss, const AverageLoss
   require(options.global_batch_size > 0, ErrorCode::invalid_argument, where,
           "compute_average_loss: global_batch_size must be positive, received ", options.global_batch_size);
   return divide({reduce_sum({losses, where}), where}, {options.global_batch_size, where});
+}
+
+Tensor scale_regularization_loss(const TensorArg& penalty) {
+  const std::source_location where = penalty.where();
+  const Tensor sum = reduce_sum({penalty.tensor("scale_regularization_loss"), where});
+  const ReplicaTrace* replica = ReplicaTrace::current();
+  return replica ? multiply({sum, where}, {replica->share(), where}) : sum;
 }
 
 }  // namespace lockstep::nn

@@ -72,6 +72,64 @@ class StrategiesOwnProcess(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "strategy.reduce"):
             float(parts)
 
+    def test_penalties_count_once_on_any_number_of_devices(self):
+        x, y = self.data()
+
+        class Penal(keras.layers.Layer):
+            def call(self, inputs):
+                self.add_loss(2.0 * tf.reduce_mean(tf.square(inputs)))
+                return inputs
+
+        def model():
+            keras.utils.set_random_seed(3)
+            return keras.Sequential([keras.layers.Dense(8, input_shape=(4,), kernel_regularizer=keras.regularizers.L2(0.5)), Penal(),
+                                     keras.layers.Dense(1)])
+
+        class Stepped(keras.Model):
+            """Keras 2's way to write a step."""
+
+            def __init__(self, inner):
+                super().__init__()
+                self.inner = inner
+
+            def call(self, inputs):
+                return self.inner(inputs)
+
+            def train_step(self, batch):
+                inputs, labels = batch
+                with tf.GradientTape() as tape:
+                    loss = self.compiled_loss(labels, self(inputs, training=True), regularization_losses=self.losses)
+                self.optimizer.apply_gradients(zip(tape.gradient(loss, self.trainable_variables), self.trainable_variables))
+                return {"loss": loss}
+
+        def fitted(strategy, wrap):
+            with strategy.scope():
+                one = wrap(model())
+                one.compile(keras.optimizers.SGD(0.05), "mse")
+            one.fit(x[:50], y[:50], epochs=1, batch_size=15, shuffle=False, verbose=0)
+            return one.get_weights()
+
+        def looped(strategy):
+            batches = strategy.experimental_distribute_dataset(tf.data.Dataset.from_tensor_slices((x[:50], y[:50])).batch(15))
+            with strategy.scope():
+                one, optimizer = model(), keras.optimizers.SGD(0.05)
+                loss_fn = keras.losses.MeanSquaredError(reduction="none")
+
+            def step(inputs, labels):
+                with tf.GradientTape() as tape:
+                    loss = tf.nn.compute_average_loss(loss_fn(labels, one(inputs)))
+                    loss += tf.nn.scale_regularization_loss(tf.add_n(one.losses))
+                optimizer.apply_gradients(zip(tape.gradient(loss, one.trainable_variables), one.trainable_variables))
+            for batch in batches:
+                strategy.run(step, args=batch)
+            return one.get_weights()
+        expected = fitted(tf.distribute.OneDeviceStrategy("/CPU:0"), lambda inner: inner)
+        for devices in (["/CPU:0"], ["/CPU:0", "/CPU:1"], None):
+            strategy = tf.distribute.MirroredStrategy(devices, report=False)
+            for weights in (fitted(strategy, lambda inner: inner), fitted(strategy, Stepped), looped(strategy)):
+                for a, b in zip(expected, weights):
+                    np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
     def test_functions_around_a_run_read_data_whenever_they_are_called(self):
         for strategy in (tf.distribute.MirroredStrategy(report=False), tf.distribute.OneDeviceStrategy("/CPU:0")):
             with strategy.scope():

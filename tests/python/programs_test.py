@@ -10,9 +10,9 @@ FOLDER = pathlib.Path(__file__).resolve().parent / "programs"
 
 
 class Programs(unittest.TestCase):
-    def run_program(self, name):
+    def run_program(self, name, devices=4):
         with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run([sys.executable, "-B", "-m", "lockstep", "--devices", "4", "--threads", "1",
+            done = subprocess.run([sys.executable, "-B", "-m", "lockstep", "--devices", str(devices), "--threads", "1",
                                    str(FOLDER / f"{name}.py")], cwd=folder, capture_output=True, text=True, timeout=900)
             self.assertEqual(done.returncode, 0, done.stdout[-4000:] + done.stderr[-4000:])
 
@@ -42,7 +42,8 @@ class Programs(unittest.TestCase):
         self.run_program("data_pipeline")
 
     def test_distributed_loop(self):
-        self.run_program("distributed_loop")
+        for devices in (1, 4):
+            self.run_program("distributed_loop", devices)
 
     def test_functional_toy_resnet(self):
         self.run_program("functional_toy_resnet")

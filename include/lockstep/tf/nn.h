@@ -66,5 +66,8 @@ struct AverageLossOptions {
 // The sum of the losses, one for each example of this replica's slice, divided by the examples of the whole
 // batch: the sum over the replicas is the mean. A loss written by hand for strategy.run() returns it.
 Tensor compute_average_loss(const TensorArg& per_example_loss, const AverageLossOptions& options = {});
+// This replica's share of a penalty that does not depend on the examples: the sum over the replicas is the
+// penalty. For penalties computed by hand: what a model's losses() gives in a replica are shares already.
+Tensor scale_regularization_loss(const TensorArg& penalty);
 
 }  // namespace lockstep::nn

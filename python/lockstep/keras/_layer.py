@@ -226,7 +226,13 @@ class Layer(Calls, Weights, InFiles):
 
     @property
     def losses(self):
-        return self._handle.losses()
+        """Penalties of weights, and what add_loss() was given. In a replica the whole of them, as in TensorFlow:
+        tf.nn.scale_regularization_loss() makes shares of them, which add up over the replicas."""
+        shares = self._handle.losses()
+        if _lockstep.num_replicas_in_sync() == 1:
+            return shares
+        share_of = _lockstep.ops.scale_regularization_loss
+        return [loss / share_of(_lockstep.ops.full([], 1.0, loss.dtype)) for loss in shares]
 
     @property
     def dtype(self):

@@ -426,7 +426,13 @@ class Model(TakesTexts, Layer):
     @property
     def compiled_loss(self):
         loss = losses_module.as_loss(self._compiled["loss"])
-        return lambda y, y_pred, sample_weight=None, regularization_losses=None: loss(y, y_pred, sample_weight)
+
+        def total(y, y_pred, sample_weight=None, regularization_losses=None):
+            value = loss(y, y_pred, sample_weight)
+            for penalty in regularization_losses or ():
+                value = value + _lockstep.ops.scale_regularization_loss(penalty)
+            return value
+        return total
 
     def reset_metrics(self):
         for metric in self.metrics:

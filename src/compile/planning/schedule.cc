@@ -5,10 +5,22 @@
 #include <set>
 #include <span>
 #include <tuple>
+#include <utility>
 
 #include "compile/passes/passes.h"
 
 namespace lockstep::compile {
+namespace {
+
+// Calls f with every value that the node reads, once, and how often it does.
+template <class F>
+void each_input(const Node& node, F&& f) {
+  for (auto v = node.inputs.begin(); v != node.inputs.end(); ++v)
+    if (std::find(node.inputs.begin(), v, *v) == v)
+      f(*v, static_cast<int64_t>(std::count(v, node.inputs.end(), *v)));
+}
+
+}  // namespace
 
 std::vector<int> schedule(const Graph& graph, const Placement& placement, const std::vector<OrderEdge>& edges,
                           const std::vector<std::vector<int>>& groups) {
@@ -34,60 +46,81 @@ std::vector<int> schedule(const Graph& graph, const Placement& placement, const 
   for (const OrderEdge& edge : edges) depends(edge.after, edge.before);
 
   std::vector<std::vector<int>> uses = count_uses(graph);
+  std::vector<int64_t> updated(count, 0);  // bytes of results that go into the memory of variables
+  for (const VariableUpdate& update : graph.updates)
+    updated[static_cast<size_t>(update.value.node)] += static_cast<int64_t>(graph.spec(update.value).bytes());
   // Results are never freed.
   const auto growth_of_one = [&](int node) {
     int64_t bytes = 0;
     const Node& n = graph.nodes[static_cast<size_t>(node)];
     if (is_source(*n.op)) return bytes;
     for (const TensorSpec& spec : n.outputs) bytes += static_cast<int64_t>(spec.bytes());
-    std::vector<Value> seen;
-    for (const Value v : n.inputs) {
-      if (std::find(seen.begin(), seen.end(), v) != seen.end() || is_source(*graph.node(v).op)) continue;
-      seen.push_back(v);
-      const auto reads = std::count(n.inputs.begin(), n.inputs.end(), v);
-      if (uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] <= reads)
+    each_input(n, [&](Value v, int64_t reads) {
+      if (!is_source(*graph.node(v).op) &&
+          uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] <= reads)
         bytes -= static_cast<int64_t>(graph.spec(v).bytes());
-    }
-    for (const VariableUpdate& update : graph.updates)
-      if (update.value.node == node) bytes -= static_cast<int64_t>(graph.spec(update.value).bytes());
-    return bytes;
-  };
-  const auto growth = [&](int first) {
-    int64_t bytes = 0;
-    for (const int node : members[static_cast<size_t>(first)]) bytes += growth_of_one(node);
-    return bytes;
+    });
+    return bytes - updated[static_cast<size_t>(node)];
   };
 
-  // Growth of a ready node changes only when another reader of its input runs, which can only make
-  // it smaller: it is computed when a node is chosen.
-  // A phase begins with its sums over replicas.
-  const auto section = [&](int node) {
-    const NodePlace& place = placement.nodes[static_cast<size_t>(node)];
-    const bool is_sum = graph.nodes[static_cast<size_t>(node)].op == &kAllReduceSum;
-    return std::pair(place.phase, is_sum ? 0 : place.per_replica ? 2 : 1);
+  // A phase begins with its sums over replicas. In a section, growing nodes keep the program's order;
+  // shrinking ones go first.
+  using Rank = std::tuple<int, int, bool, int64_t, int>;
+  const auto rank = [&](int first) {
+    const NodePlace& place = placement.nodes[static_cast<size_t>(first)];
+    const bool is_sum = graph.nodes[static_cast<size_t>(first)].op == &kAllReduceSum;
+    int64_t growth = 0;
+    for (const int node : members[static_cast<size_t>(first)]) growth += growth_of_one(node);
+    return Rank(place.phase,
+                is_sum              ? 0
+                : place.per_replica ? 2
+                                    : 1,
+                growth > 0, std::min<int64_t>(growth, 0), first);
   };
-  std::vector<int> ready;
+  std::set<Rank> ready;
+  std::vector<std::set<Rank>::iterator> among_ready(count, ready.end());
+  const auto enter = [&](int first) {
+    among_ready[static_cast<size_t>(first)] = ready.insert(rank(first)).first;
+  };
+  const auto leave = [&](int first) {
+    ready.erase(std::exchange(among_ready[static_cast<size_t>(first)], ready.end()));
+  };
+  // The growth of a ready node changes when it becomes the last reader of one of its inputs. Which one that
+  // is shows the sum of those that have not run yet.
+  struct Readers {
+    int count = 0;
+    int64_t sum = 0;
+  };
+  std::vector<std::vector<Readers>> readers(count);
+  for (size_t i = 0; i < count; ++i) readers[i].resize(graph.nodes[i].outputs.size());
+  const auto readers_of = [&](Value v) -> Readers& {
+    return readers[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)];
+  };
   for (size_t i = 0; i < count; ++i)
-    if (waiting[i] == 0 && unit[i] == static_cast<int>(i)) ready.push_back(static_cast<int>(i));
+    each_input(graph.nodes[i], [&](Value v, int64_t) {
+      ++readers_of(v).count;
+      readers_of(v).sum += static_cast<int64_t>(i);
+    });
+  for (size_t i = 0; i < count; ++i)
+    if (waiting[i] == 0 && unit[i] == static_cast<int>(i)) enter(static_cast<int>(i));
   std::vector<int> order;
   while (!ready.empty()) {
-    const auto best = std::min_element(ready.begin(), ready.end(), [&](int a, int b) {
-      if (section(a) != section(b)) return section(a) < section(b);
-      const int64_t ga = growth(a);
-      const int64_t gb = growth(b);
-      // Growing nodes keep the program's order; shrinking ones go first.
-      const bool shrinks_a = ga <= 0;
-      const bool shrinks_b = gb <= 0;
-      return std::tuple(!shrinks_a, shrinks_a ? ga : 0, a) < std::tuple(!shrinks_b, shrinks_b ? gb : 0, b);
-    });
-    const int first = *best;
-    ready.erase(best);
+    const int first = std::get<4>(*ready.begin());
+    leave(first);
     for (const int node : members[static_cast<size_t>(first)]) {
       order.push_back(node);
-      for (const Value v : graph.nodes[static_cast<size_t>(node)].inputs)
-        --uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)];
+      each_input(graph.nodes[static_cast<size_t>(node)], [&](Value v, int64_t reads) {
+        uses[static_cast<size_t>(v.node)][static_cast<size_t>(v.output)] -= static_cast<int>(reads);
+        Readers& left = readers_of(v);
+        left.sum -= node;
+        if (--left.count != 1) return;
+        const int last = unit[static_cast<size_t>(left.sum)];
+        if (among_ready[static_cast<size_t>(last)] == ready.end()) return;
+        leave(last);
+        enter(last);
+      });
       for (const int next : followers[static_cast<size_t>(node)])
-        if (--waiting[static_cast<size_t>(next)] == 0) ready.push_back(next);
+        if (--waiting[static_cast<size_t>(next)] == 0) enter(next);
     }
   }
   require(order.size() == count, ErrorCode::internal, std::source_location::current(),

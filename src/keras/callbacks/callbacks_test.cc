@@ -742,6 +742,10 @@ TEST_F(Callbacks, ABackupOfAnotherRunIsRefusedByName) {
               }),
               HasSubstr("had no callback EarlyStopping"));
   fit(Data(x, y), {.batch_size = 4, .epochs = 2});
+  // A run that is to make fewer epochs would be given the weights of more.
+  EXPECT_THAT(refusal([&] { fit(Data(x, y), {.batch_size = 4, .epochs = 1}); }),
+              HasSubstr("has come to epoch 2, this one is to end after epoch 1; ask for as many epochs"));
+  fit(Data(x, y), {.batch_size = 4, .epochs = 2});
 }
 
 TEST_F(Callbacks, ABackupFolderOfAnotherProcessIsRefused) {

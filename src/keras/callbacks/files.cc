@@ -387,7 +387,11 @@ class BackupAndRestoreCallback final : public CallbackBase {
       if (workers.chief() && file_exists(file)) bytes = read_file(file);
       bytes = workers.broadcast("the backup", bytes);
       if (workers.chief() || bytes.empty()) return;
-      path_ = (fs::temp_directory_path() / ("lockstep_backup_" + std::to_string(getpid()))).string();
+      std::error_code error;
+      const fs::path parent = fs::temp_directory_path(error);
+      require(!error, ErrorCode::io, std::source_location::current(),
+              "BackupAndRestore: there is no folder for temporary files; TMPDIR names another place");
+      path_ = (parent / ("lockstep_backup_" + std::to_string(getpid()))).string();
       AtomicFile copy(path_ + ".safetensors");
       copy.write(bytes);
       copy.commit();
@@ -428,6 +432,11 @@ class BackupAndRestoreCallback final : public CallbackBase {
            "); where it is another run's, delete it or choose another folder");
     }
     at_.epoch = static_cast<int>(at_epoch_);
+    require(at_.epoch < params().epochs || (at_.epoch == params().epochs && at_.batch == 0),
+            ErrorCode::invalid_argument, std::source_location::current(), "BackupAndRestore: the run in \"",
+            file_, "\" has come to epoch ", at_.epoch + (at_.batch > 0 ? 1 : 0),
+            ", this one is to end after epoch ", params().epochs,
+            "; ask for as many epochs, or delete the file or choose another folder to begin anew");
     trainer().control().resume = at_;
     if (stopped_ != 0) trainer().stop_training = true;
     batches_ = at_.batch;

@@ -6,6 +6,7 @@
 #include "data/csv.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
+#include "lockstep/base/log.h"
 #include "lockstep/keras/datasets.h"
 
 namespace lockstep::keras::datasets {
@@ -28,6 +29,19 @@ size_t position_of(const std::string& column, const std::vector<std::string>& na
                        : "; did you mean \"" + nearest + "\"?");
 }
 
+// Whether these are all numbers, and not those of the columns: 0, 1, 2, ....
+bool are_measured(const std::vector<std::string>& names) {
+  bool counts = true;
+  for (size_t i = 0; i < names.size(); ++i) {
+    double number = 0;
+    const std::string& name = names[i];
+    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), number);
+    if (name.empty() || error != std::errc() || end != name.data() + name.size()) return false;
+    counts = counts && number == static_cast<double>(i) + (names[0] == "1" ? 1 : 0);
+  }
+  return !counts;
+}
+
 // A file whose first row has been read.
 class Rows {
  public:
@@ -36,10 +50,21 @@ class Rows {
     more_ = reader_.next(fields_);
     require(more_, ErrorCode::io, where, "CSV file \"", path, "\" is empty");
     names_.assign(fields_.begin(), fields_.end());
+    const std::vector<std::string> first = names_;
     if (options.header)
       more_ = reader_.next(fields_);
     else
       for (size_t i = 0; i < names_.size(); ++i) names_[i] = std::to_string(i);
+    if (!more_) return;
+    for (const char other : {';', '\t', '|', ','})
+      require(first.size() > 1 || first[0].find(other) == std::string::npos ||
+                  (fields_.size() == 1 && fields_[0].find(other) == std::string::npos),
+              ErrorCode::invalid_argument, where, "CSV file \"", path, "\" has one column, ", Json(first[0]),
+              "; where ", Json(std::string(1, other)), " separates its fields, separator must say so");
+    if (options.header && are_measured(first))
+      log(LogLevel::warning, "CSV file \"", path,
+          "\": the first row is taken for the names of the columns, but holds numbers (", first[0],
+          first.size() > 1 ? ", ..." : "", "); where it is an example, header must be false");
   }
 
   const std::vector<std::string>& names() const { return names_; }

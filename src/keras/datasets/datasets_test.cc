@@ -1,4 +1,5 @@
 #include "lockstep/keras/datasets.h"
+#include "lockstep/base/log.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -238,6 +239,31 @@ TEST_F(Datasets, CsvErrorsNameLineAndColumn) {
   EXPECT_THAT(read(""), HasSubstr("is empty"));
   EXPECT_THAT(read("kind,b\n", {.label_column = "kin"}), HasSubstr("did you mean \"kind\"?"));
   EXPECT_THAT(read("1,2\n", {.label_column = "2", .header = false}), HasSubstr("no column \"2\""));
+}
+
+TEST_F(Datasets, CsvOfAnotherSeparatorNamesIt) {
+  for (const char* text : {"a;b\n1;2\n", "a;b\n1,5;2,5\n"})
+    EXPECT_THAT(
+        error([&] { read_csv(write("a.csv", text)); }),
+        HasSubstr("has one column, \"a;b\"; where \";\" separates its fields, separator must say so"));
+  EXPECT_THAT(error([&] { read_csv(write("a.csv", "1\t2\n3\t4\n"), {.header = false}); }),
+              HasSubstr("where \"\\t\" separates its fields"));
+  EXPECT_EQ(read_csv(write("a.csv", "a;b\n1\n")).x.shape(), (Shape{1, 1})) << "one column may be called so";
+}
+
+TEST_F(Datasets, CsvThatSeemsToHaveNoHeaderIsWarnedOf) {
+  const auto warnings = [&](const std::string& text, const CsvOptions& options = {}) {
+    std::string said;
+    const LogSink previous = set_log_sink([&](const LogMessage& message) { said += message.text; });
+    read_csv(write("a.csv", text), options);
+    set_log_sink(previous);
+    return said;
+  };
+  EXPECT_THAT(warnings("1.5,2\n3,4\n"),
+              AllOf(HasSubstr("holds numbers (1.5, ...)"), HasSubstr("header must be false")));
+  for (const char* named : {"0,1,2\n3,4,5\n", "1,2,3\n3,4,5\n", "a,2\n3,4\n"})
+    EXPECT_EQ(warnings(named), "") << named;
+  EXPECT_EQ(warnings("1.5,2\n3,4\n", {.header = false}), "");
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ int64_t global_batch_size(const Tensor& batch, std::source_location where) {
   require(batch.defined() && batch.rank() >= 1, ErrorCode::shape_mismatch, where,
           "global_batch_size: takes a tensor with a batch dimension");
   const ReplicaTrace* replica = ReplicaTrace::current();
-  if (!replica) return batch.shape()[0];
+  // One replica alone has the whole batch, whatever it was told of it.
+  if (!replica || replica->begins.size() == 1) return batch.shape()[0];
   require(batch.shape()[0] == replica->local_batch, ErrorCode::shape_mismatch, where,
           "global_batch_size: the first dimension of ", batch.shape(), " is not this replica's slice of ",
           replica->local_batch,
