@@ -209,9 +209,9 @@ OpCases cases() {
   resize_case("one_image", {3, 4, 1}, {4, 8}, false);
   resize_case("rows_first", {2, 7, 4, 3}, {3, 6}, false);
   const auto weighted_case = [&](const CaseName& name, Interpolation::Kind kind, bool antialias,
-                                 const Dims& size) {
+                                 const Dims& size, int64_t channels = 2) {
     all.push_back({.name = "resize_" + name,
-                   .inputs = {normal({2, 5, 4, 2})},
+                   .inputs = {normal({2, 5, 4, channels})},
                    .reference =
                        [=](const Arrays& in) {
                          return weighted(weighted(in[0], 1, size[0], kind, antialias), 2, size[1], kind,
@@ -231,6 +231,8 @@ OpCases cases() {
   weighted_case("lanczos5", Interpolation::lanczos5, true, {3, 3});
   weighted_case("bilinear_antialias", Interpolation::bilinear, true, {2, 3});
   weighted_case("area", Interpolation::area, false, {3, 6});
+  weighted_case("bicubic_one_channel", Interpolation::bicubic, false, {7, 9}, 1);
+  weighted_case("bicubic_17_channels", Interpolation::bicubic, false, {3, 9}, 17);
   all.push_back(
       {.name = "resize_nearest_of_integers",
        .inputs = {normal({1, 3, 4, 2})},

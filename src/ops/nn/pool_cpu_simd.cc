@@ -215,21 +215,15 @@ void max(const PoolGeometry& g, const PoolMemory& memory, int64_t begin, int64_t
               best = select(take, v, best);
             });
           };
-          const auto larger_or_nan = [](const Vec<C>& v, const Vec<C>& than) {
-            return (v > than) | (v != v);
-          };
-          if constexpr (size > 0) {
-            // Additions cost less than comparisons with oneself, and a NaN shows in the sum.
-            Vec<C> sum = load_block<few>(first + c, g.channels);
-            scan([&](const Vec<C>& v, const Vec<C>& than) {
-              sum = sum + v;
-              return v > than;
-            });
-            if (lane_bits(sum != sum) != 0) [[unlikely]]
-              scan(larger_or_nan);
-          } else {
-            scan(larger_or_nan);
-          }
+          // Additions cost less than comparisons with oneself, and a NaN shows in the sum.
+          Vec<C> sum = splat(C(0));
+          scan([&](const Vec<C>& v, const Vec<C>& than) {
+            sum = sum + v;
+            return v > than;
+          });
+          sum = sum + load_block<few>(first + c, g.channels);
+          if (lane_bits(sum != sum) != 0) [[unlikely]]
+            scan([](const Vec<C>& v, const Vec<C>& than) { return (v > than) | (v != v); });
           store_block<few>(y + out + c, g.channels, best);
           store_positions<few>(positions + out + c, g.channels, position);
         });
