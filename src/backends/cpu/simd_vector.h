@@ -343,14 +343,40 @@ __attribute__((noinline)) void store_some(T* p, int64_t n, const Vec<Compute<T>>
   for (int64_t i = 0; i < n; ++i) p[i] = buffer[i];
 }
 
-// Rows shorter than a vector are the common case of a classifier's logits, and float32 their type.
+// Rows shorter than a vector are the common case of a classifier's logits.
 #if defined(__AVX512F__)
+LOCKSTEP_INLINE __mmask16 first_lanes(int64_t n) { return static_cast<__mmask16>((1u << n) - 1); }
+
 LOCKSTEP_INLINE F32 load_some(const float* p, int64_t n, float fill) {
-  return {{reinterpret_cast<F32::Native>(
-      _mm512_mask_loadu_ps(_mm512_set1_ps(fill), static_cast<__mmask16>((1u << n) - 1), p))}};
+  return {{reinterpret_cast<F32::Native>(_mm512_mask_loadu_ps(_mm512_set1_ps(fill), first_lanes(n), p))}};
 }
 LOCKSTEP_INLINE void store_some(float* p, int64_t n, const F32& v) {
-  _mm512_mask_storeu_ps(p, static_cast<__mmask16>((1u << n) - 1), reinterpret_cast<__m512>(v.part[0]));
+  _mm512_mask_storeu_ps(p, first_lanes(n), reinterpret_cast<__m512>(v.part[0]));
+}
+LOCKSTEP_INLINE F64 load_some(const double* p, int64_t n, double fill) {
+  F64 r;
+  for (int i = 0; i < 2; ++i)
+    r.part[i] = reinterpret_cast<F64::Native>(_mm512_mask_loadu_pd(
+        _mm512_set1_pd(fill), static_cast<__mmask8>(first_lanes(n) >> (8 * i)), p + 8 * i));
+  return r;
+}
+LOCKSTEP_INLINE void store_some(double* p, int64_t n, const F64& v) {
+  for (int i = 0; i < 2; ++i)
+    _mm512_mask_storeu_pd(p + 8 * i, static_cast<__mmask8>(first_lanes(n) >> (8 * i)),
+                          reinterpret_cast<__m512d>(v.part[i]));
+}
+template <class T>
+requires(sizeof(T) == 2) LOCKSTEP_INLINE F32 load_some(const T* p, int64_t n, float fill) {
+  T buffer[kLanes];
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(buffer), _mm256_maskz_loadu_epi16(first_lanes(n), p));
+  return {{reinterpret_cast<F32::Native>(_mm512_mask_blend_ps(
+      first_lanes(n), _mm512_set1_ps(fill), reinterpret_cast<__m512>(load(buffer).part[0])))}};
+}
+template <class T>
+requires(sizeof(T) == 2) LOCKSTEP_INLINE void store_some(T* p, int64_t n, const F32& v) {
+  T buffer[kLanes];
+  store(buffer, v);
+  _mm256_mask_storeu_epi16(p, first_lanes(n), _mm256_loadu_si256(reinterpret_cast<const __m256i*>(buffer)));
 }
 #elif defined(__AVX2__)
 LOCKSTEP_INLINE F32 load_some(const float* p, int64_t n, float fill) {
@@ -366,6 +392,20 @@ LOCKSTEP_INLINE void store_some(float* p, int64_t n, const F32& v) {
   for (int i = 0; i < 2; ++i)
     _mm256_maskstore_ps(p + 8 * i, reinterpret_cast<__m256i>(inside.part[i]),
                         reinterpret_cast<__m256>(v.part[i]));
+}
+LOCKSTEP_INLINE F64 load_some(const double* p, int64_t n, double fill) {
+  const I64 inside = iota<int64_t>(0) < splat(n);
+  F64 r;
+  for (int i = 0; i < 4; ++i)
+    r.part[i] = reinterpret_cast<F64::Native>(
+        _mm256_maskload_pd(p + 4 * i, reinterpret_cast<__m256i>(inside.part[i])));
+  return select(inside, r, splat(fill));
+}
+LOCKSTEP_INLINE void store_some(double* p, int64_t n, const F64& v) {
+  const I64 inside = iota<int64_t>(0) < splat(n);
+  for (int i = 0; i < 4; ++i)
+    _mm256_maskstore_pd(p + 4 * i, reinterpret_cast<__m256i>(inside.part[i]),
+                        reinterpret_cast<__m256d>(v.part[i]));
 }
 #endif
 
@@ -390,6 +430,16 @@ LOCKSTEP_INLINE float fold(const F32& v) {
   r = Op::apply(r, __builtin_shufflevector(r, r, 2, 3, 0, 1));
   r = Op::apply(r, __builtin_shufflevector(r, r, 1, 0, 3, 2));
   return r[0];
+}
+
+template <class Op>
+LOCKSTEP_INLINE double fold(const F64& v) {
+  using D2 [[gnu::vector_size(16)]] = double;
+  D2 q[8];
+  __builtin_memcpy(q, &v, sizeof q);
+  for (int half = 4; half > 0; half /= 2)
+    for (int l = 0; l < half; ++l) q[l] = Op::apply(q[l], q[l + half]);
+  return Op::apply(q[0], __builtin_shufflevector(q[0], q[0], 1, 0))[0];
 }
 
 // The folds of four vectors at once, in the same order.
