@@ -187,12 +187,12 @@ def tuple(tensors, control_inputs=None, name=None):  # noqa: A001: TensorFlow's 
 
 class VariableSynchronization(_enum.Enum):
     """When the copies of a variable on several devices are brought together: strategies know by themselves."""
-    AUTO, NONE, ON_WRITE, ON_READ = range(4)
+    AUTO, NONE, ON_WRITE, ON_READ = 0, 1, 2, 3  # range() is that of tensors here
 
 
 class VariableAggregation(_enum.Enum):
     """How."""
-    NONE, SUM, MEAN, ONLY_FIRST_REPLICA = range(4)
+    NONE, SUM, MEAN, ONLY_FIRST_REPLICA = 0, 1, 2, 3
 
 
 def no_op(name=None):

@@ -84,8 +84,7 @@ _INSTEAD = {name: words for names, words in {
     "OrbaxCheckpoint": "keras.callbacks.ModelCheckpoint and tf.train.CheckpointManager keep checkpoints",
     "DatasetSpec IteratorSpec TensorArraySpec IndexedSlicesSpec NoneTensorSpec OptionalSpec type_spec_from_value":
         "tf.TensorSpec is the specification there is: of structures it is a structure of these",
-    "RNNCellDeviceWrapper RNNCellDropoutWrapper RNNCellResidualWrapper": "cells of keras.layers take dropout and recurrent_dropout, and a cell of one's own adds "
-                                                                         "its input",
+    "RNNCellDeviceWrapper RNNCellDropoutWrapper RNNCellResidualWrapper": "cells of keras.layers take dropout and recurrent_dropout; a cell of one's own may do more",
     "fixed_unigram_candidate_sampler learned_unigram_candidate_sampler all_candidate_sampler": "log_uniform_candidate_sampler and uniform_candidate_sampler draw "
                                                                                                "classes",
     "compute_accidental_hits": "sampled_softmax_loss(remove_accidental_hits=True) leaves them out",
@@ -95,14 +94,14 @@ _INSTEAD = {name: words for names, words in {
     "approx_max_k approx_min_k approx_top_k": "tf.math.top_k finds the largest ones",
     "non_max_suppression_padded": "tf.image.combined_non_max_suppression fills up what it gives",
     "decode_proto encode_proto decode_json_example": "tf.io.parse_single_example reads examples; other messages are those of the package protobuf",
-    "save load distributed_save": "dataset.snapshot(path) and dataset.cache(file) keep what a pipeline makes",
+    "distributed_save": "dataset.snapshot(path) and dataset.cache(file) keep what a pipeline makes",
     "make_batched_features_dataset parse_example_dataset": "TFRecordDataset(files).batch(n).map(lambda x: tf.io.parse_example(x, features)) reads examples",
     "index_table_from_dataset table_from_dataset": "tf.lookup.StaticVocabularyTable and keras.layers.StringLookup give texts numbers",
     "service DatasetInitializer SqlDataset copy_to_device group_by_reducer pad_to_cardinality rejection_resample":
         "datasets have map, filter, group_by_window and from_generator, which makes any other",
     "float8_e4m3fn float8_e5m2 float4_e2m1fn int2 int4 uint2 uint4": _DTYPES,
     "DTypePolicyMap QuantizedDTypePolicy QuantizedFloat8DTypePolicy Int4DTypePolicy GPTQDTypePolicy AWQDTypePolicy": _QUANTIZED,
-    "PreemptionCheckpointHandler PreemptionWatcher TerminationConfig": "a run that is ended by SIGTERM saves what BackupAndRestore and CheckpointManager keep",
+    "PreemptionCheckpointHandler PreemptionWatcher TerminationConfig": "keras.callbacks.BackupAndRestore and tf.train.CheckpointManager go on where a run ended",
     "DeviceSpec": "devices are names: tf.device(\"/GPU:0\")",
     "AggregationMethod": "gradients that meet are added",
     "hessians": "a tape in a tape differentiates twice: the outer one by jacobian()",

@@ -489,12 +489,10 @@ def collapse_repeated(labels, seq_length, name=None):
 # --- losses of a sample of the classes -----------------------------------------------------------------------------------
 
 def _rows(weights, numbers):
-    """Rows by their numbers; of parts of a table, which follow one another by turns."""
-    if not isinstance(weights, (list, tuple)):
-        return _ops.gather(weights, numbers, 0, 0)
-    if len(weights) > 1:
-        raise NotImplementedError(f"takes one table of weights, received {len(weights)} parts; tf.concat makes one of them")
-    return _ops.gather(weights[0], numbers, 0, 0)
+    """Rows of a table by their numbers."""
+    if isinstance(weights, (list, tuple)):
+        raise NotImplementedError(f"weights are one table, received {len(weights)} parts; tf.concat makes one of them")
+    return _ops.gather(weights, numbers, 0, 0)
 
 
 def _sampled_logits(weights, biases, labels, inputs, num_sampled, num_classes, num_true, sampled_values, subtract_log_q,

@@ -148,16 +148,16 @@ def latest_checkpoint(checkpoint_dir, latest_filename=None):
 
 
 class CheckpointState:
-    """What a folder of checkpoints has: the latest one's path, and all of them, oldest first."""
+    """The path of the latest checkpoint of a folder. CheckpointManager.checkpoints lists those that are kept."""
 
-    def __init__(self, paths):
-        self.model_checkpoint_path, self.all_model_checkpoint_paths = paths[-1], list(paths)
+    def __init__(self, model_checkpoint_path):
+        self.model_checkpoint_path = model_checkpoint_path
 
 
 def get_checkpoint_state(checkpoint_dir, latest_filename=None):
-    """The checkpoints of a folder; None where there is none."""
+    """What there is to say of the latest checkpoint of a folder; None where there is none."""
     latest = latest_checkpoint(checkpoint_dir, latest_filename)
-    return None if latest is None else CheckpointState([latest])
+    return None if latest is None else CheckpointState(latest)
 
 
 def checkpoints_iterator(checkpoint_dir, min_interval_secs=0, timeout=None, timeout_fn=None):

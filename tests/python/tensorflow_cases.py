@@ -77,6 +77,7 @@ CASES = {
     "log_poisson_loss full": ("tf.nn.log_poisson_loss([0.0, 1.0, 0.5, 2.0, 7.0], a, True)", floats(5)),
     "ctc_loss": ("tf.nn.ctc_loss([[1, 2, 2, 0], [3, 0, 0, 0], [2, 1, 3, 1]], a, [3, 1, 4], [8, 5, 8])", floats(8, 3, 5)),
     "ctc_loss blank": ("tf.nn.ctc_loss([[1, 2, 2, -1], [3, 0, 0, 0]], a, [3, 4], [8, 8], logits_time_major=False, blank_index=-1)", floats(2, 8, 5)),
+    "ctc_loss of Keras": ("tf.keras.ops.ctc_loss(tf.constant([[1, 2, 2], [3, 1, 1]]), a, tf.constant([3, 1]), tf.constant([8, 6]))", floats(2, 8, 5)),
     "collapse_repeated": ("tf.nn.collapse_repeated([[1, 1, 2, 2, 1], [1, 1, 1, 2, 3]], [5, 3])",),
     "sampled_softmax_loss": ("tf.nn.sampled_softmax_loss(a, b, tf.constant([[1], [4], [7]], tf.int64), c, 4, 9, sampled_values=(tf.constant([0, 4, 2, 8], tf.int64), "
                              "tf.constant([[0.5], [0.3], [0.2]]), tf.constant([0.9, 0.4, 0.6, 0.1])))", floats(9, 4), floats(9), floats(3, 4, seed=2)),

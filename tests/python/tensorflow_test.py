@@ -144,7 +144,6 @@ class Numbers(unittest.TestCase):
             with self.assertRaisesRegex(AttributeError, words):
                 getattr(where, name)
 
-
     def test_gradients_of_products_with_zeros(self):
         for numbers in ([2.0, 3.0, 4.0], [2.0, 0.0, 3.0, 5.0], [0.0, 2.0, 0.0, 3.0], [0.0, 0.0]):
             for exclusive, reverse in ((False, False), (True, False), (False, True), (True, True)):

@@ -343,33 +343,7 @@ def ctc_loss(target, output, target_length, output_length, mask_index=0):
         raise ValueError(f"ctc_loss: takes a target of rank 2 and an output of rank 3, received shapes {target.shape} and {output.shape}")
     if target.shape[0] != output.shape[0]:
         raise ValueError(f"ctc_loss: target and output have one batch size, received shapes {target.shape} and {output.shape}")
-    batch, steps, _ = output.shape
-    places = 2 * target.shape[1] + 1
-    blank = _tensor(mask_index, target.dtype)
-    # blank, first, blank, second, ..., blank
-    between = _tf.zeros_like(target) + blank
-    labels = _tf.concat([_tf.reshape(_tf.stack([between, target], -1), [batch, -1]), between[:, :1]], 1)
-    log = nn.log_softmax(output)
-    rows = _ops.gather(log, _tf.reshape(_tf.tile(_tf.expand_dims(labels, 1), [1, steps, 1]), [batch, steps, places]), 2, 2)
-    never = _tensor(-1e30 if log.dtype is not dtypes.float16 else -6e4, log.dtype)
-    # A label may follow the one before it without a blank between, unless they are the same.
-    skips = _tf.logical_and(_tf.not_equal(labels[:, 2:], labels[:, :-2]), _tf.not_equal(labels[:, 2:], blank)) if places > 2 else None
-    number = np.arange(places)
-    state = _tf.where(_tensor(number < 2), rows[:, 0], never)
-    ends, lengths = _numbers(target_length) * 2, _numbers(output_length)
-
-    def shifted(x, by):
-        return _tf.concat([_tf.zeros_like(x[:, :by]) + never, x[:, :-by]], 1)
-    for step in _range(1, steps):
-        ways = [state, shifted(state, 1)]
-        if skips is not None:
-            ways.append(_tf.concat([_tf.zeros_like(state[:, :2]) + never, _tf.where(skips, state[:, :-2], never)], 1))
-        moved = _tf.reduce_logsumexp(_tf.stack(ways, -1), -1) + rows[:, step]
-        state = _tf.where(_tf.expand_dims(_tf.less(step, lengths), 1), moved, state)
-    last = _ops.take_along_axis(state, _tf.expand_dims(ends, 1), 1)
-    before = _ops.take_along_axis(state, _tf.expand_dims(_tf.maximum(ends - 1, 0), 1), 1)
-    before = _tf.where(_tf.expand_dims(_tf.greater(ends, 0), 1), before, never)
-    return -_tf.squeeze(_tf.reduce_logsumexp(_tf.stack([last, before], -1), -1), [1])
+    return _ops.ctc_loss(target, output, _numbers(target_length), _numbers(output_length), int(mask_index))
 
 
 def ctc_decode(inputs, sequence_lengths, strategy="greedy", beam_width=100, top_paths=1, merge_repeated=True, mask_index=0):
