@@ -1,4 +1,4 @@
-// Matrix products on the CPU: oneDNN for float32 and bfloat16, own loops for the types it lacks.
+// Matrix products on the CPU: own loops for vectors and for the types that oneDNN lacks, oneDNN for the rest.
 #include <algorithm>
 
 #include "backends/cpu/activated_kernel.h"
