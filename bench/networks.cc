@@ -223,6 +223,22 @@ Network published(const char* name, int64_t side, int64_t cpu_batch = 0) {
           .deep = true};
 }
 
+// Version 1.5, with the stride in the convolution of 3 x 3.
+template <auto application>
+Network residual(const char* name, int64_t cpu_batch = 0) {
+  return {.name = name,
+          .make = classifier(
+              [] {
+                return application(
+                    {.input_shape = {224, 224, 3}, .classes = 1000, .stem = "imagenet", .version = "v1.5"},
+                    std::source_location::current());
+              },
+              images({224, 224, 3}), labels(1000), momentum),
+          .item = "images",
+          .cpu_batch = cpu_batch,
+          .deep = true};
+}
+
 std::vector<Network> all_networks() {
   constexpr int64_t kContext = 1024, kVocabulary = 50304;  // GPT-2's, padded to a multiple of 64
   constexpr int64_t kLetters = 65, kLine = 256;            // Shakespeare's characters
@@ -255,16 +271,12 @@ std::vector<Network> all_networks() {
        .gpu_batches = {},
        .cpu_batch = 32,
        .deep = true},
-      {.name = "resnet50",
-       .make = classifier(
-           [] {
-             return applications::resnet50(
-                 {.input_shape = {224, 224, 3}, .classes = 1000, .stem = "imagenet", .version = "v1.5"});
-           },
-           images({224, 224, 3}), labels(1000), momentum),
-       .item = "images",
-       .cpu_batch = 4,
-       .deep = true},
+      residual<applications::resnet50>("resnet50", 4),
+      residual<applications::resnet101>("resnet101"),
+      residual<applications::resnet152>("resnet152"),
+      published<applications::resnet50_v2>("resnet50_v2", 224),
+      published<applications::resnet101_v2>("resnet101_v2", 224),
+      published<applications::resnet152_v2>("resnet152_v2", 224),
       published<applications::vgg16>("vgg16", 224, 4),
       published<applications::vgg19>("vgg19", 224),
       published<applications::densenet121>("densenet121", 224, 4),

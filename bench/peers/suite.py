@@ -18,9 +18,9 @@ def images(side, channels, classes, **sizes):
     return SimpleNamespace(input=(side, side, channels), classes=classes, optimizer="adam", **sizes)
 
 
-def published(torchvision, side=224, keras=None):
-    """Keras' networks of images, by the names in torchvision (None: it has it not) and, of those for CPUs, in Keras."""
-    return images(side, 3, 1000, torchvision=torchvision, keras=keras)
+def published(torchvision, side=224, keras=None, **sizes):
+    """Keras' networks of images, by the names in torchvision (None: it does not have it) and, of those for CPUs, in Keras."""
+    return images(side, 3, 1000, torchvision=torchvision, keras=keras, **sizes)
 
 
 def tokens(length, vocabulary, classes=None, optimizer="adam", **sizes):
@@ -39,6 +39,11 @@ NETWORKS = {
     "resnet18": images(28, 1, 10, width=64, blocks=(2, 2, 2, 2), bottleneck=False, imagenet=False),
     "resnet18_small": images(28, 1, 10, width=16, blocks=(2, 2, 2, 2), bottleneck=False, imagenet=False),
     "resnet50": images(224, 3, 1000, width=64, blocks=(3, 4, 6, 3), bottleneck=True, imagenet=True),
+    "resnet101": images(224, 3, 1000, width=64, blocks=(3, 4, 23, 3), bottleneck=True, imagenet=True),
+    "resnet152": images(224, 3, 1000, width=64, blocks=(3, 8, 36, 3), bottleneck=True, imagenet=True),
+    "resnet50_v2": published(None, blocks=(3, 4, 6, 3)),
+    "resnet101_v2": published(None, blocks=(3, 4, 23, 3)),
+    "resnet152_v2": published(None, blocks=(3, 8, 36, 3)),
     "vgg16": published("vgg16"),
     "vgg19": published("vgg19"),
     "densenet121": published("densenet121"),
@@ -60,7 +65,7 @@ NETWORKS = {
     "attention_4k": attention(4096),
     "attention_16k": attention(16384),
 }
-for net in (NETWORKS["resnet50"], *(n for n in NETWORKS.values() if hasattr(n, "torchvision"))):
+for net in (*(NETWORKS[f"resnet{depth}"] for depth in (50, 101, 152)), *(n for n in NETWORKS.values() if hasattr(n, "torchvision"))):
     net.optimizer = "sgd"
 
 
@@ -69,7 +74,7 @@ def kind(name):
     if name in ("gpt_tiny", "nanogpt", "gpt2"):
         return "gpt"
     if is_published(name):
-        return "xception" if NETWORKS[name].torchvision is None else "published"
+        return re.sub(r"\d+_", "_", name) if NETWORKS[name].torchvision is None else "published"
     return re.sub(r"(\d+)?(_small|_tiny|_\d+k)?$", "", name) if name != "conv3d" else name
 
 
@@ -78,7 +83,7 @@ def is_published(name):
 
 
 def has_images(name):
-    return kind(name) in ("lenet", "resnet", "published", "xception", "unet", "conv3d")
+    return kind(name) in ("lenet", "resnet", "published", "resnet_v2", "xception", "unet", "conv3d")
 
 
 def works(device, policies=POLICIES, tasks=("train", "predict")):

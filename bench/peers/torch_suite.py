@@ -66,6 +66,35 @@ def published(net):
     return getattr(models, net.torchvision)(weights=None, num_classes=net.classes, **options)
 
 
+class ResidualV2(nn.Module):
+    """What is normalised before its convolutions, added to what came in."""
+
+    def __init__(self, inputs, filters, stride, widens):
+        super().__init__()
+        self.before = nn.Sequential(nn.BatchNorm2d(inputs), nn.ReLU())
+        self.widened = nn.Conv2d(inputs, 4 * filters, 1, stride) if widens else None
+        self.halved = nn.MaxPool2d(1, stride) if stride > 1 else nn.Identity()
+        self.body = nn.Sequential(nn.Conv2d(inputs, filters, 1, bias=False), nn.BatchNorm2d(filters), nn.ReLU(),
+                                  nn.Conv2d(filters, filters, 3, stride, 1, bias=False), nn.BatchNorm2d(filters), nn.ReLU(),
+                                  nn.Conv2d(filters, 4 * filters, 1))
+
+    def forward(self, x):
+        before = self.before(x)
+        return self.body(before) + (self.halved(x) if self.widened is None else self.widened(before))
+
+
+def resnet_v2(net):
+    layers, inputs = [nn.Conv2d(3, 64, 7, 2, 3), nn.MaxPool2d(3, 2, 1)], 64
+    for stage, count in enumerate(net.blocks):
+        filters = 64 << stage
+        for i in range(count):  # the last block of a stage halves the image, but for the last stage's
+            stride = 2 if i + 1 == count and stage + 1 < len(net.blocks) else 1
+            layers.append(ResidualV2(inputs, filters, stride, i == 0))
+            inputs = 4 * filters
+    return nn.Sequential(*layers, nn.BatchNorm2d(inputs), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(inputs, net.classes))
+
+
 class Separable(nn.Module):
     """Each channel by itself in windows of 3 x 3, then all channels of a pixel."""
 

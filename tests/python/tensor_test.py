@@ -163,7 +163,7 @@ class Tensors(unittest.TestCase):
         with self.assertRaisesRegex(AttributeError, "'keras.losses'.*did you mean 'MeanSquaredError'"):
             tf.keras.losses.MeanSqaredError
         with self.assertRaisesRegex(AttributeError, "in Lockstep$"):  # and not the module builtins, which the package imports
-            tf.bitwise
+            tf.qqqq
 
     def test_indices_are_integers_and_lists_are_tuples(self):
         for x in (tf.constant([[1, 2, 3], [4, 5, 6]]), tf.Variable([[1, 2, 3], [4, 5, 6]])):

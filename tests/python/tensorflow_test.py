@@ -140,7 +140,7 @@ class Numbers(unittest.TestCase):
                                    (tf.compat.v1, "Session", "computed at once"), (tf.signal, "stft", "no complex.*keras.ops"), (tf.data, "Datasett", "did you mean 'Dataset'"),
                                    (tf.math, "reduce_summ", "did you mean 'reduce_sum'"), (tf.summary, "trace_on", "explain"),
                                    (tf.io.gfile, "globb", "tensorflow.io.gfile.*did you mean 'glob'"), (tf.nn, "ctc_greedy_decoder", "ctc_decode"),
-                                   (tf.keras.layers, "Densee", "tensorflow.keras.layers.*did you mean 'Dense'"), (tf, "SparseTensor", "no sparse")):
+                                   (tf.keras.layers, "Densee", "'keras.layers'.*did you mean 'Dense'"), (tf, "SparseTensor", "no sparse")):
             with self.assertRaisesRegex(AttributeError, words):
                 getattr(where, name)
 

@@ -102,12 +102,6 @@ def version():
     return __version__
 
 
-for _module in (activations, backend, callbacks, constraints, initializers, layers, losses, metrics, models, ops, optimizers, random, regularizers,
-                saving, tree, utils):
-    if not hasattr(_module, "__getattr__"):
-        _names.explain(_module)
-
-
 def __getattr__(name):
     raise _names.missing("keras", name, globals())
 
