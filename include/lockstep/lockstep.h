@@ -7,6 +7,7 @@
 #include "lockstep/base/error.h"
 #include "lockstep/base/errors.h"
 #include "lockstep/base/files.h"
+#include "lockstep/base/interruption.h"
 #include "lockstep/base/json.h"
 #include "lockstep/base/log.h"
 #include "lockstep/compile/control_flow.h"

@@ -3,6 +3,7 @@
 import gc
 import os
 import pickle
+import signal
 import tempfile
 import threading
 import unittest
@@ -217,6 +218,18 @@ class Gradients(unittest.TestCase):
 
 
 class Functions(unittest.TestCase):
+    def test_ctrl_c_ends_a_compiled_loop(self):
+        count = tf.function(lambda n: tf.while_loop(lambda i: i < n, lambda i: i + 1, [tf.constant(0, tf.int64)])[0])
+        self.assertEqual(int(count(tf.constant(3, tf.int64))), 3)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+            with self.assertRaises(KeyboardInterrupt):
+                count(tf.constant(10**15, tf.int64))  # years
+        finally:
+            signal.signal(signal.SIGINT, before)
+        self.assertEqual(int(count(tf.constant(4, tf.int64))), 4)
+
     def test_shapes_are_made_of_sizes_that_are_known(self):
         """As TensorFlow's scripts put shapes together: of tf.shape(x), lists and constants."""
         ops = tf.keras.ops

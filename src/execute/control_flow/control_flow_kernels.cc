@@ -1,6 +1,7 @@
 // Kernels of control-flow nodes: they run their bodies, in the memory they are given.
 #include <algorithm>
 
+#include "base/interruption_poll.h"
 #include "compile/control_flow/control_flow_ops.h"
 #include "compile/planning/memory_plan.h"
 #include "execute/control_flow/body_runner.h"
@@ -18,7 +19,10 @@ namespace {
 class LoopKernel final : public Kernel {
  public:
   LoopKernel(const KernelRequest& request, DeviceKind kind)
-      : attrs_(request.attrs<LoopAttrs>()), body_(*attrs_.body, kind, request) {
+      : attrs_(request.attrs<LoopAttrs>()),
+        // What a GPU captures is only queued, and a graph that is left half captured would have to be given up.
+        interruptible_(kind != DeviceKind::gpu || attrs_.condition || attrs_.counted),
+        body_(*attrs_.body, kind, request) {
     attrs_.traced = nullptr;
     attrs_.results.clear();
     if (attrs_.condition) condition_.emplace(*attrs_.condition, kind, request);
@@ -92,7 +96,9 @@ class LoopKernel final : public Kernel {
     };
 
     int64_t k = 0;
+    InterruptionPoll poll;
     for (; bound < 0 || k < bound; ++k) {
+      if (interruptible_) poll();
       args.stream.fill(index, static_cast<uint64_t>(k), sizeof k, 1);
       if (condition_) {
         for (size_t i = 0; i < carries_; ++i) condition_->set_parameter(i, where_is(i, k));
@@ -143,6 +149,7 @@ class LoopKernel final : public Kernel {
   static constexpr size_t kScalars = 64;
 
   LoopAttrs attrs_;
+  bool interruptible_;
   mutable BodyRunner body_;
   mutable std::optional<BodyRunner> condition_;
   size_t carries_, elems_, captured_inputs_, condition_captured_inputs_, first_stacked_, results_;

@@ -8,6 +8,7 @@
 
 #include "execute/compile_test.h"
 #include "lockstep/autodiff/gradient_tape.h"
+#include "lockstep/base/interruption.h"
 #include "lockstep/device/null_device.h"
 #include "lockstep/execute/function.h"
 #include "lockstep/ops/array.h"
@@ -219,6 +220,26 @@ TEST(WhileLoop, WithoutABoundTheGradientSaysWhatToDo) {
   const Tensor x = number(2);
   tape.watch(x);
   EXPECT_NEAR(tape.gradient(newton(x, -1), x).item<double>(), 0.5 / std::sqrt(2.0), 1e-6);
+}
+
+// As a check of an interpreter's signals does.
+TEST(WhileLoop, EndsWhereItIsInterrupted) {
+  auto f = function([](const Tensor& x) {
+    return while_loop([&](Values v) { return v[0] < x; }, [](Values v) { return TensorList{v[0] + 1.0}; },
+                      {zeros_like(x)})
+        .front();
+  });
+  EXPECT_EQ(f(number(10)).item<double>(), 10);
+  set_interruption_check([] { throw std::runtime_error("interrupted"); });
+  std::string message;
+  try {
+    f(number(1e15));  // years
+  } catch (const std::exception& error) {
+    message = error.what();
+  }
+  set_interruption_check(nullptr);
+  EXPECT_THAT(message, HasSubstr("interrupted"));
+  EXPECT_EQ(f(number(20)).item<double>(), 20) << "the function can be called again";
 }
 
 TEST(WhileLoop, CarriesVariables) {
