@@ -78,8 +78,8 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
   return kernel;
 }
 
-// Whether a product of 16-bit floats is worth conversions of all its operands: each element takes part in many
-// multiplications, and lies where conversions are vector code.
+// Whether a product of 16-bit floats is faster in float32, conversions of all operands included: each element
+// takes part in several multiplications, and rows are dense, so that conversions are vector code.
 bool pays_in_float32(const KernelRequest& request, int64_t inner) {
   constexpr int64_t kFewProducts = 1 << 15, kPerElement = 8;
   const int64_t results = request.outputs[0].spec.shape.size();
@@ -100,12 +100,13 @@ std::unique_ptr<Kernel> prepare_product(const KernelRequest& request) {
   const bool dnnl_type = dtype == DType::float32 || dtype == DType::bfloat16;
   const int64_t inner = a.spec.shape[-1];
   if (dnnl_type && request.outputs[0].spec.shape.size() > 0 && inner > 0 && dense_matrix(a) &&
-      dense_matrix(b))
+      dense_matrix(b)) {
     try {
       return prepare_dnnl(request, a, b);
     } catch (const dnnl::error&) {
-      // Not every combination of strided batches has a primitive, and not every processor has bfloat16's.
+      // Not every combination of strided batches has a primitive, and not every processor those of bfloat16.
     }
+  }
   if (size_of(dtype) == 2 && pays_in_float32(request, inner))
     return cpu::prepare_in_float32(request, prepare_product);
   return cpu::prepare_simple_matmul(request, a, b);

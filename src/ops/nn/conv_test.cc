@@ -67,7 +67,8 @@ const std::vector<Case>& cases() {
       {1, 3, 3, 2, 3, 3, 3},
       {1, 5, 4, 3, 300, 3, 3, {.padding = "same"}},  // more channels than a tile of a product has columns
       {1, 5, 4, 300, 6, 2, 2},
-      {1, 4, 5, 600, 4, 1, 2},  // a tap's channels are deeper than what is gathered at a time
+      {1, 4, 5, 600, 4, 1, 2},                 // a tap's channels are deeper than what is gathered at a time
+      {1, 4, 3, 8, 600, 2, 2, {.groups = 2}},  // so they are in the gradient of the input, in groups
       {3, 16, 16, 3, 64, 3, 3, {.padding = "same"}},  // a filter of fewer rows than a tile of a product has
       {0, 5, 5, 3, 4, 3, 3},
   };
