@@ -6,7 +6,7 @@
 
 namespace lockstep::testing {
 
-// Lets oneDNN use AVX2 and nothing newer; it has chosen no kernels yet. False where the processor has no AVX2.
+// Lets oneDNN, which has chosen no kernels yet, use AVX2 and nothing newer. False where there is no AVX2.
 inline bool keep_dnnl_to_avx2() {
   const auto set = reinterpret_cast<int (*)(int)>(dlsym(RTLD_DEFAULT, "dnnl_set_max_cpu_isa"));
   const auto get = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "dnnl_get_effective_cpu_isa"));

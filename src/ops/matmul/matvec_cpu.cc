@@ -107,8 +107,8 @@ class MatrixVectorKernel final : public Kernel {
   bool bias_;
   int64_t bias_stride_;
   int threads_;
-  // Rows of a block, halved where there would be fewer blocks than threads. The last block has the rows that are
-  // left as well: none has fewer than a vector.
+  // Rows of a block, halved where there would be fewer blocks than threads. The last block has the rows that
+  // are left as well: none has fewer than a vector.
   int64_t block_ = 128;
   int64_t blocks_;
   int64_t scratch_bytes_;  // of a thread

@@ -51,8 +51,8 @@ TEST(Matvec, RowsDoNotDependOnTheirNeighbours) {
   }
 }
 
-// Sums over dense columns are those of a product of matrices, to the bit: one product after the other. The columns
-// are computed in blocks of 8, 4, 2 and 1 vectors, and the last ones in a vector that overlaps those before it.
+// Sums over dense columns are those of a product of matrices, to the bit: one product after the other. The
+// columns are computed in blocks of 4, 2 and 1 vectors, the last ones in a vector that overlaps those before.
 TEST(Matvec, DenseColumnsAreSummedInOrder) {
   const Tensor matrix = random_tensor(DType::float64, {300, 249}, 1),
                two = random_tensor(DType::float64, {2, 300}, 2);

@@ -18,8 +18,8 @@ constexpr int64_t kLeastChannels = 4;
 // What one product takes of the sum's depth: patches of so many elements stay in the second-level cache.
 constexpr int64_t kDepth = 512;
 
-// The fewest rows for which a tile's columns are packed: a multiple of how many rows each level of instructions
-// multiplies together.
+// The fewest rows for which a tile's columns are packed: a multiple of how many rows each level of
+// instructions multiplies together.
 constexpr int64_t kLeastRows = 24;
 static_assert(kTileRows % kLeastRows == 0);
 
