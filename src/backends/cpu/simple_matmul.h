@@ -1,4 +1,5 @@
-// Matrix products that oneDNN does not make: float64, float16, integers, odd strides, empty sums.
+// Matrix products that oneDNN does not make: of float64 and integers, small ones of float16, those of odd
+// strides and of empty sums.
 #pragma once
 
 #include <memory>

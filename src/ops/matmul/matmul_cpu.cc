@@ -1,10 +1,12 @@
 // Matrix products on the CPU: own loops for vectors and for the types that oneDNN lacks, oneDNN for the rest.
+// Large products of 16-bit floats that it lacks are computed in float32.
 #include <algorithm>
 
 #include "backends/cpu/activated_kernel.h"
 #include "backends/cpu/dnnl_sequence.h"
 #include "backends/cpu/product_threads.h"
 #include "backends/cpu/simple_matmul.h"
+#include "backends/cpu/widened_kernel.h"
 #include "base/parallel.h"
 #include "ops/matmul/matmul.h"
 #include "ops/matmul/matvec_cpu.h"
@@ -76,6 +78,19 @@ std::unique_ptr<Kernel> prepare_dnnl(const KernelRequest& request, OperandLayout
   return kernel;
 }
 
+// Whether a product of 16-bit floats is faster in float32, conversions of all operands included: each element
+// takes part in several multiplications, and rows are dense, so that conversions are vector code.
+bool pays_in_float32(const KernelRequest& request, int64_t inner) {
+  constexpr int64_t kFewProducts = 1 << 15, kPerElement = 8;
+  const int64_t results = request.outputs[0].spec.shape.size();
+  int64_t elements = results;
+  for (const OperandLayout& operand : request.inputs) {
+    if (operand.strides[-1] != 1) return false;
+    elements += operand.spec.shape.size();
+  }
+  return results * inner >= std::max(kFewProducts, kPerElement * elements);
+}
+
 std::unique_ptr<Kernel> prepare_product(const KernelRequest& request) {
   const auto& attrs = request.attrs<MatmulAttrs>();
   const OperandLayout a = attrs.transpose_a ? cpu::transposed(request.inputs[0]) : request.inputs[0];
@@ -84,16 +99,17 @@ std::unique_ptr<Kernel> prepare_product(const KernelRequest& request) {
   const DType dtype = request.dtype(0);
   const bool dnnl_type = dtype == DType::float32 || dtype == DType::bfloat16;
   const int64_t inner = a.spec.shape[-1];
-  if (!dnnl_type || request.outputs[0].spec.shape.size() == 0 || inner == 0 || !dense_matrix(a) ||
-      !dense_matrix(b))
-    return cpu::prepare_simple_matmul(request, a, b);
-
-  // Not every combination of strided batches has a primitive.
-  try {
-    return prepare_dnnl(request, a, b);
-  } catch (const dnnl::error&) {
-    return cpu::prepare_simple_matmul(request, a, b);
+  if (dnnl_type && request.outputs[0].spec.shape.size() > 0 && inner > 0 && dense_matrix(a) &&
+      dense_matrix(b)) {
+    try {
+      return prepare_dnnl(request, a, b);
+    } catch (const dnnl::error&) {
+      // Not every combination of strided batches has a primitive, and not every processor those of bfloat16.
+    }
   }
+  if (size_of(dtype) == 2 && pays_in_float32(request, inner))
+    return cpu::prepare_in_float32(request, prepare_product);
+  return cpu::prepare_simple_matmul(request, a, b);
 }
 
 std::unique_ptr<Kernel> prepare(const KernelRequest& request) {

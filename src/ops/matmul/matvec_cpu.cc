@@ -55,8 +55,9 @@ class MatrixVectorKernel final : public Kernel {
         x_stride_(operands.x_stride),
         bias_(request.attrs<MatmulAttrs>().bias),
         bias_stride_(bias_ && operands.bias_per_row ? request.inputs[2].strides[-1] : 0),
-        blocks_(std::max<int64_t>(rows_ / kBlock, 1)),
         threads_(threads_for_products(batch_.size() * rows_ * depth_, request.threads)) {
+    while (block_ > kLanes && batch_.size() * (rows_ / block_) < threads_) block_ /= 2;
+    blocks_ = std::max<int64_t>(rows_ / block_, 1);
     const int64_t number = request.dtype(0) == DType::float64 ? sizeof(double) : sizeof(float);
     scratch_bytes_ = (depth_ + kLanes - 1) / kLanes * kLanes * number;
   }
@@ -73,11 +74,8 @@ class MatrixVectorKernel final : public Kernel {
   }
 
  private:
-  // Rows of a block, of which the last one has those that are left as well: none has fewer than a vector.
-  static constexpr int64_t kBlock = 128;
-
   void run_block(const LaunchArgs& args, int64_t batch, int64_t block, void* scratch) const {
-    const int64_t row = block * kBlock;
+    const int64_t row = block * block_;
     int64_t matrix = row_stride_ * row, x = 0, rest = batch;
     for (int i = batch_.rank() - 1; i >= 0; --i) {
       matrix += rest % batch_[i] * matrix_batch_[i];
@@ -91,7 +89,7 @@ class MatrixVectorKernel final : public Kernel {
                .bias = bias_ ? at(args.inputs[2], row * bias_stride_) : nullptr,
                .bias_stride = bias_stride_,
                .y = at(args.outputs[0], batch * rows_ + row),
-               .rows = block + 1 < blocks_ ? kBlock : rows_ - row,
+               .rows = block + 1 < blocks_ ? block_ : rows_ - row,
                .depth = depth_,
                .scratch = scratch});
   }
@@ -107,8 +105,12 @@ class MatrixVectorKernel final : public Kernel {
   Strides matrix_batch_, x_batch_;
   int64_t rows_, depth_, row_stride_, stride_, x_stride_;
   bool bias_;
-  int64_t bias_stride_, blocks_;
+  int64_t bias_stride_;
   int threads_;
+  // Rows of a block, halved where there would be fewer blocks than threads. The last block has the rows that
+  // are left as well: none has fewer than a vector.
+  int64_t block_ = 128;
+  int64_t blocks_;
   int64_t scratch_bytes_;  // of a thread
 };
 

@@ -93,13 +93,17 @@ void dense_columns(const MatrixVector& m) {
     }
     LOCKSTEP_UNROLL for (int v = 0; v < vectors; ++v) finish<T>(m, row + v * kLanes, sum[v]);
   };
-  constexpr int kVectors = sizeof(C) == sizeof(float) ? 8 : 4;
   int64_t row = 0;
-  for (; row + kVectors * kLanes <= m.rows; row += kVectors * kLanes)
-    block(std::integral_constant<int, kVectors>(), row);
+  const auto blocks = [&]<int vectors>(std::integral_constant<int, vectors> size) {
+    for (; row + vectors * kLanes <= m.rows; row += vectors * kLanes) block(size, row);
+  };
+  // As many sums at a time as there are registers: one alone would wait for its last addition.
+  if constexpr (sizeof(C) == sizeof(float)) blocks(std::integral_constant<int, 8>());
+  blocks(std::integral_constant<int, 4>());
+  blocks(std::integral_constant<int, 2>());
+  blocks(std::integral_constant<int, 1>());
   // The last vector overlaps the one before it: what is computed twice is the same.
-  for (; row < m.rows; row += kLanes)
-    block(std::integral_constant<int, 1>(), row + kLanes <= m.rows ? row : m.rows - kLanes);
+  if (row < m.rows) block(std::integral_constant<int, 1>(), m.rows - kLanes);
 }
 
 template <class T>

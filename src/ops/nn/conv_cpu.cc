@@ -1,6 +1,6 @@
 // Convolution on the CPU: oneDNN for float32 and bfloat16, an own kernel for the first layer on grey images,
-// products of gathered patches (im2col) for float64 and what oneDNN has no kernel for, plain loops for the rest.
-// float16, and bfloat16 on processors for which oneDNN has no kernels of it, are computed in float32.
+// products of gathered patches (im2col) for float64 and what oneDNN has no kernel for, plain loops for the
+// rest. float16, and bfloat16 on processors for which oneDNN has no kernels of it, are computed in float32.
 //
 // Activations stay N(D)HWC: oneDNN's direct kernels are as fast on them as on its blocked layouts.
 // Filters are given to it in the layout it asks for, reordered in every launch (1 to 3 us for a filter of

@@ -1,20 +1,27 @@
 #include "ops/nn/conv_products_cpu.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "backends/cpu/product_threads.h"
 #include "backends/cpu/simple_matmul_simd.h"
 #include "base/parallel.h"
+#include "ops/array/strided_copy_cpu.h"
 #include "ops/nn/conv_places_cpu.h"
 
 namespace lockstep::cpu {
 namespace {
 
-// Products are made in vectors of results' channels: narrower groups leave them empty.
+// From so many of the results' channels in a group on, products are always faster than plain loops.
 constexpr int64_t kLeastChannels = 4;
 
 // What one product takes of the sum's depth: patches of so many elements stay in the second-level cache.
 constexpr int64_t kDepth = 512;
+
+// The fewest rows for which a tile's columns are packed: a multiple of how many rows each level of
+// instructions multiplies together.
+constexpr int64_t kLeastRows = 24;
+static_assert(kTileRows % kLeastRows == 0);
 
 int64_t blocks(int64_t size, int64_t block) { return (size + block - 1) / block; }
 
@@ -31,11 +38,15 @@ class ConvProducts : public Kernel {
                 .tile[static_cast<size_t>(dtype_of<T>)]),
         rows_(rows),
         columns_(columns),
-        row_tiles_(blocks(rows, kTileRows)),
         column_tiles_(blocks(columns, kTileColumns)),
-        gathered_(blocks(gathered, kTileColumns) * kTileColumns),
-        threads_(
-            static_cast<int>(std::min<int64_t>(threads_for_products(products, request.threads), tiles()))) {}
+        gathered_(blocks(gathered, kTileColumns) * kTileColumns) {
+    const int threads = threads_for_products(products, request.threads);
+    // Tiles are lower where there would not be one for every thread: their size does not change a sum.
+    const int64_t wanted = blocks(threads, places.groups * column_tiles_);
+    tile_rows_ = std::clamp(blocks(blocks(rows, wanted), kLeastRows) * kLeastRows, kLeastRows, kTileRows);
+    row_tiles_ = blocks(rows, tile_rows_);
+    threads_ = static_cast<int>(std::min<int64_t>(threads, tiles()));
+  }
 
   size_t workspace_bytes() const override {
     return static_cast<size_t>(threads_) * static_cast<size_t>(gathered_ + kTileElements) * sizeof(T);
@@ -48,10 +59,10 @@ class ConvProducts : public Kernel {
   int64_t tiles() const { return places_.groups * row_tiles_ * column_tiles_; }
   Tile tile(int64_t index) const {
     const int64_t column = index % column_tiles_ * kTileColumns;
-    const int64_t row = index / column_tiles_ % row_tiles_ * kTileRows;
+    const int64_t row = index / column_tiles_ % row_tiles_ * tile_rows_;
     return {.group = index / column_tiles_ / row_tiles_,
             .row = row,
-            .rows = std::min(kTileRows, rows_ - row),
+            .rows = std::min(tile_rows_, rows_ - row),
             .column = column,
             .columns = std::min(kTileColumns, columns_ - column)};
   }
@@ -67,9 +78,10 @@ class ConvProducts : public Kernel {
 
   const ConvPlaces places_;
   const MatmulTileFunction multiply_;
-  const int64_t rows_, columns_, row_tiles_, column_tiles_;
+  const int64_t rows_, columns_, column_tiles_;
   const int64_t gathered_;  // elements that a thread gathers at a time
-  const int threads_;
+  int64_t tile_rows_, row_tiles_;
+  int threads_;
 };
 
 // Channels of results at places: of windows in the forward pass, of elements of the image in the gradient of
@@ -87,12 +99,17 @@ class ConvAtPlaces final : public ConvProducts<T> {
         forward_(forward),
         bias_(request.attrs<ConvAttrs>().bias && forward),
         depth_(depth(places, forward)),
-        taps_at_once_(taps_at_once(places, forward)) {}
-
-  // The gradient of the input multiplies with the filter's channels the other way round.
-  size_t workspace_bytes() const override {
-    return ConvProducts<T>::workspace_bytes() + (forward_ ? 0 : sizeof(T)) * filter_size();
+        taps_at_once_(taps_at_once(places, forward)) {
+    if (forward) return;
+    // (taps, group_in, out_channels) as (groups, taps, group_out, group_in).
+    const Shape turned{places.groups, places.taps(), places.group_out, places.group_in};
+    turn_.emplace(turned,
+                  Strides{places.group_out, places.group_in * places.out_channels, 1, places.out_channels},
+                  contiguous_strides(turned), dtype_of<T>);
+    turned_bytes_ = static_cast<size_t>(turned.size()) * sizeof(T);
   }
+
+  size_t workspace_bytes() const override { return ConvProducts<T>::workspace_bytes() + turned_bytes_; }
 
   void launch(const LaunchArgs& args) const override {
     const ConvPlaces& p = places_;
@@ -100,9 +117,9 @@ class ConvAtPlaces final : public ConvProducts<T> {
     const T* filter = static_cast<const T*>(args.inputs[forward_ ? 1 : 0]);
     const T* bias = bias_ ? static_cast<const T*>(args.inputs[2]) : nullptr;
     T* out = static_cast<T*>(args.outputs[0]);
-    if (!forward_) {
+    if (turn_) {
       T* turned = static_cast<T*>(args.workspace) + ConvProducts<T>::workspace_bytes() / sizeof(T);
-      turn(filter, turned);
+      turn_->run(filter, turned, this->threads_);
       filter = turned;
     }
     // Of one tap, and of the channels of one group.
@@ -145,9 +162,6 @@ class ConvAtPlaces final : public ConvProducts<T> {
   static int64_t taps_at_once(const ConvPlaces& places, bool forward) {
     return std::clamp<int64_t>(kDepth / depth(places, forward), 1, places.taps());
   }
-  size_t filter_size() const {
-    return static_cast<size_t>(places_.taps() * places_.group_in * places_.out_channels);
-  }
 
   // Rows [row, row + rows) of the patches, of `taps` taps from `tap` on. Taps that lead nowhere meet zeros.
   void gather(const T* source, int64_t group, int64_t row, int64_t rows, int64_t tap, int64_t taps,
@@ -166,23 +180,20 @@ class ConvAtPlaces final : public ConvProducts<T> {
         if (t >= tap && t < tap + taps)
           std::copy_n(image + place * channels, depth_, patches + (t - tap) * depth_);
       };
-      p.each_tap(at, source_places, forward_ ? &ConvPlaces::under : &ConvPlaces::window_over, copy);
+      // One call each, so that the compiler knows the function and inlines it.
+      if (forward_)
+        p.each_tap(at, source_places, &ConvPlaces::under, copy);
+      else
+        p.each_tap(at, source_places, &ConvPlaces::window_over, copy);
     }
-  }
-
-  // (taps, group_in, out_channels) as (groups, taps, group_out, group_in).
-  void turn(const T* filter, T* turned) const {
-    const ConvPlaces& p = places_;
-    for (int64_t g = 0; g < p.groups; ++g)
-      for (int64_t tap = 0; tap < p.taps(); ++tap)
-        for (int64_t o = 0; o < p.group_out; ++o)
-          for (int64_t c = 0; c < p.group_in; ++c)
-            *turned++ = filter[(tap * p.group_in + c) * p.out_channels + g * p.group_out + o];
   }
 
   const bool forward_, bias_;
   const int64_t depth_;         // channels of the source in one group
   const int64_t taps_at_once_;  // that are gathered and multiplied together
+  // The gradient of the input multiplies with the filter's channels the other way round.
+  std::optional<StridedCopy> turn_;
+  size_t turned_bytes_ = 0;
 };
 
 // The gradient of the filter: its rows are taps with their channels, and the sum goes over all windows.
@@ -265,9 +276,11 @@ std::unique_ptr<Kernel> prepare_conv_products(const KernelRequest& request) {
     if (operand.spec.shape.size() == 0) return nullptr;
   if (result.size() == 0) return nullptr;
   const ConvPlaces places(request, x, y);
-  if (direction == ConvDirection::backprop_input ? places.group_in < kLeastChannels
-                                                 : places.group_out < kLeastChannels)
-    return nullptr;
+  // Few channels fill a part of a vector only. For the gradient of the input, whose loops sum along dense
+  // channels, and for many narrow groups the plain loops are faster then; else even such products are.
+  const bool backprop_input = direction == ConvDirection::backprop_input;
+  const int64_t channels = backprop_input ? places.group_in : places.group_out;
+  if (channels < kLeastChannels && (backprop_input || places.groups > 1)) return nullptr;
   return request.dtype(0) == DType::float64 ? prepare<double>(request, places, direction)
                                             : prepare<float>(request, places, direction);
 }

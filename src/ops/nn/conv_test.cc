@@ -1,6 +1,5 @@
 #include "ops/nn/conv.h"
 
-#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +8,7 @@
 #include "graph/emit.h"
 #include "lockstep/ops/conv.h"
 #include "ops/run_kernel_test.h"
+#include "ops/without_avx512_test.h"
 
 namespace lockstep {
 namespace {
@@ -67,7 +67,9 @@ const std::vector<Case>& cases() {
       {1, 3, 3, 2, 3, 3, 3},
       {1, 5, 4, 3, 300, 3, 3, {.padding = "same"}},  // more channels than a tile of a product has columns
       {1, 5, 4, 300, 6, 2, 2},
-      {1, 4, 5, 600, 4, 1, 2},  // a tap's channels are deeper than what is gathered at a time
+      {1, 4, 5, 600, 4, 1, 2},                 // a tap's channels are deeper than what is gathered at a time
+      {1, 4, 3, 8, 600, 2, 2, {.groups = 2}},  // so they are in the gradient of the input, in groups
+      {3, 16, 16, 3, 64, 3, 3, {.padding = "same"}},  // a filter of fewer rows than a tile of a product has
       {0, 5, 5, 3, 4, 3, 3},
   };
   return list;
@@ -149,12 +151,14 @@ TEST_P(ConvTypes, AddsBiasAndActivates) {
     }
     return v;
   };
-  // Direct, Winograd's, the grey images' kernel, and groups.
+  // Direct, Winograd's, the grey images' kernel, groups, depthwise, and few channels.
   const std::vector<Case> chosen = {{2, 6, 6, 5, 7, 3, 3},
                                     {2, 13, 13, 32, 64, 3, 3},
                                     {2, 9, 10, 1, 32, 3, 3, {.padding = "same"}},
                                     {2, 9, 10, 1, 20, 3, 3, {.padding = "same"}},
-                                    {1, 6, 6, 32, 32, 3, 3, {.groups = 4}}};
+                                    {1, 6, 6, 32, 32, 3, 3, {.groups = 4}},
+                                    {1, 6, 6, 8, 8, 3, 3, {.groups = 8}},
+                                    {2, 6, 6, 5, 2, 3, 3}};
   for (const Case& c : chosen) {
     const Tensor x = random_tensor(GetParam(), c.x(), 1);
     Doubles small = values(random_tensor(DType::float64, c.filter(), 2));
@@ -191,14 +195,7 @@ INSTANTIATE_TEST_SUITE_P(, ConvTypes,
 
 // oneDNN has no bfloat16 before AVX-512, and none of it for what a process has begun with.
 TEST(ConvWithoutAvx512OwnProcess, SixteenBitFloatsAgreeWithThePlainSum) {
-  using Set = int (*)(int);
-  using Get = int (*)();
-  const auto set = reinterpret_cast<Set>(dlsym(RTLD_DEFAULT, "dnnl_set_max_cpu_isa"));
-  const auto get = reinterpret_cast<Get>(dlsym(RTLD_DEFAULT, "dnnl_get_effective_cpu_isa"));
-  ASSERT_TRUE(set && get);
-  constexpr int kAvx2 = 0x7;
-  ASSERT_EQ(set(kAvx2), 0);
-  if (get() != kAvx2) GTEST_SKIP() << "this processor has no AVX2";
+  if (!testing::keep_dnnl_to_avx2()) GTEST_SKIP() << "this processor has no AVX2";
   for (const DType dtype : {DType::bfloat16, DType::float16}) expect_the_plain_sum(dtype);
 }
 
