@@ -50,8 +50,15 @@ def _axes(axis):
 def _one(name, doc):
     op = getattr(_ops, name)
 
-    def function(x, name=None):
+    def of_x(x, name=None):
         return op(x)
+
+    def of_input(input, name=None):
+        return op(input)
+
+    def of_features(features, name=None):
+        return op(features)
+    function = {"input": of_input, "features": of_features}.get(_CALLED.get(name), of_x)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
@@ -67,6 +74,8 @@ def _two(name, doc):
     return function
 
 
+# What TensorFlow calls the argument, where it is not x.
+_CALLED = {"identity": "input", "stop_gradient": "input"} | dict.fromkeys(("relu", "relu6", "selu", "softplus", "softsign"), "features")
 _UNARY = {
     "identity": "x.", "negative": "-x.", "abs": "|x|.", "sign": "-1, 0 or 1.", "floor": "Rounded down.",
     "ceil": "Rounded up.", "round": "To the nearest, half to even.", "square": "x * x.", "sqrt": "The square root.",
@@ -90,13 +99,20 @@ for _name, _doc in _UNARY.items():
 _BINARY = {
     "add": "x + y.", "subtract": "x - y.", "multiply": "x * y.", "divide": "x / y.", "maximum": "The larger one.",
     "minimum": "The smaller one.", "pow": "x ** y.", "floormod": "The rest of a division, with the sign of y.",
-    "floordiv": "x / y, rounded down.", "atan2": "The angle of the point (y, x).", "squared_difference": "(x - y) ** 2.",
+    "floordiv": "x / y, rounded down.", "squared_difference": "(x - y) ** 2.",
     "divide_no_nan": "x / y, 0 where y is 0.", "less": "x < y.", "less_equal": "x <= y.", "greater": "x > y.",
     "greater_equal": "x >= y.", "equal": "x == y.", "not_equal": "x != y.", "logical_and": "Both.", "logical_or": "Any.",
     "logical_xor": "One of them.",
 }
 for _name, _doc in _BINARY.items():
     globals()[_name] = _two(_name, _doc)
+
+
+def atan2(y, x, name=None):
+    """The angle of the point (x, y)."""
+    return _ops.atan2(y, x)
+
+
 truediv, mod = globals()["divide"], globals()["floormod"]
 swish = globals()["silu"]
 hard_swish, hard_shrink_default = globals()["hard_silu"], None
@@ -597,9 +613,13 @@ def truncatediv(x, y, name=None):
 
 
 def truncatemod(x, y, name=None):
-    """The rest of a division, with the sign of x."""
+    """The remainder of a division, with the sign of x."""
     x, y = _alike([x, y])
-    return x - (_ops.trunc(x / y) if x.dtype.is_floating else truncatediv(x, y)) * y
+    if not x.dtype.is_floating:
+        return x - truncatediv(x, y) * y
+    below = _ops.less(x, 0.0)
+    remainder = _ops.floormod(_ops.where(below, -x, x), _ops.abs(y))  # not abs(x), whose gradient at 0 is 0
+    return _ops.where(below, -remainder, remainder)
 
 
 def histogram_fixed_width_bins(values, value_range, nbins=100, dtype=dtypes.int32, name=None):
