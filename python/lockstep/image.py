@@ -28,13 +28,13 @@ def _of_keras(name):
 
 
 def resize(images, size, method=ResizeMethod.BILINEAR, preserve_aspect_ratio=False, antialias=False, name=None):
-    """The images in another size, or as large as they fit into it with their proportions; float32, but for the nearest pixels."""
+    """The images in another size, or as large as they fit into it with their proportions; float32, but nearest neighbours keep the dtype."""
     images = convert_to_tensor(images)
     if preserve_aspect_ratio:
         high, wide = _sizes(size)
         share = min(high / images._shape[-3], wide / images._shape[-2])
         size = [round(images._shape[-3] * share), round(images._shape[-2] * share)]
-    if method != "nearest" and not images.dtype.is_floating:
+    if method != "nearest":
         images = _ops.cast(images, dtypes.float32)
     return _ops.resize(images, _sizes(size), method, antialias)
 

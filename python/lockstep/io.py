@@ -52,8 +52,18 @@ def decode_png(contents, channels=0, dtype=None, name=None):
     return _io.decode_image(_bytes(contents), channels or 0)
 
 
-def decode_jpeg(contents, channels=0, *args, **kwargs):
-    """A JPEG image."""
+def _refuse(what, **settings):
+    """An error for settings of codecs that are not supported, where they are given."""
+    given = [f"{name}={value!r}" for name, value in settings.items() if value]
+    if given:
+        raise NotImplementedError(f"{what}: {', '.join(given)} is not supported; leave it out")
+
+
+def decode_jpeg(contents, channels=0, ratio=1, fancy_upscaling=True, try_recover_truncated=False, acceptable_fraction=1, dct_method="", name=None):
+    """A JPEG image. fancy_upscaling and dct_method are hints, which have no effect."""
+    if ratio != 1:
+        raise NotImplementedError(f"decode_jpeg: decodes at full size, received ratio={ratio}; tf.image.resize the image afterwards")
+    _refuse("decode_jpeg", try_recover_truncated=try_recover_truncated)
     return _io.decode_image(_bytes(contents), channels or 0)
 
 
@@ -62,8 +72,16 @@ def encode_png(image, compression=-1, name=None):
     return _io.encode_png(image)
 
 
-def encode_jpeg(image, format="", quality=95, *args, **kwargs):
+def encode_jpeg(image, format="", quality=95, progressive=False, optimize_size=False, chroma_downsampling=True, density_unit="in", x_density=300,
+                y_density=300, xmp_metadata="", name=None):
     """The bytes of a JPEG file."""
+    image = convert_to_tensor(image)
+    wanted = {"": None, "grayscale": 1, "rgb": 3}
+    if format not in wanted or wanted[format] not in (None, image._shape[-1]):
+        raise ValueError(f"encode_jpeg: format is \"\", \"grayscale\" for one channel or \"rgb\" for three, received {format!r} for an image of shape {image.shape}")
+    _refuse("encode_jpeg", progressive=progressive, optimize_size=optimize_size, xmp_metadata=xmp_metadata)
+    if not chroma_downsampling or (density_unit, x_density, y_density) != ("in", 300, 300):
+        raise NotImplementedError("encode_jpeg: chroma_downsampling, density_unit, x_density and y_density are fixed; leave them out")
     return _io.encode_jpeg(image, quality)
 
 
@@ -238,10 +256,15 @@ def extract_jpeg_shape(contents, output_type=dtypes.int32, name=None):
     return convert_to_tensor(list(_io.decode_image(_bytes(contents), 0)._shape), output_type)
 
 
-def decode_and_crop_jpeg(contents, crop_window, channels=0, *args, **kwargs):
-    """A part of a JPEG image: from (top, left) on, of this height and width."""
+def decode_and_crop_jpeg(contents, crop_window, channels=0, ratio=1, fancy_upscaling=True, try_recover_truncated=False, acceptable_fraction=1,
+                         dct_method="", name=None):
+    """The part of a JPEG image in the window (top, left, height, width)."""
     top, left, height, width = (int(part) for part in np.asarray(crop_window))
-    return decode_jpeg(contents, channels)[top:top + height, left:left + width]
+    whole = decode_jpeg(contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
+    if min(top, left) < 0 or min(height, width) < 1 or top + height > whole._shape[0] or left + width > whole._shape[1]:
+        raise errors.InvalidArgumentError(f"decode_and_crop_jpeg: the window (top, left, height, width) = {(top, left, height, width)} is not within the "
+                                          f"image of {whole._shape[0]} x {whole._shape[1]} pixels")
+    return whole[top:top + height, left:left + width]
 
 
 # --- tensors as bytes ----------------------------------------------------------------------------------------------------

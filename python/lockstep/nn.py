@@ -6,7 +6,7 @@ import numpy as np
 
 from . import _lockstep, dtypes, errors, random
 from .ops import _axes, _sizes, clip_by_norm, divide_no_nan, pad  # noqa: F401
-from .ops import (log_sigmoid, relu, relu6, selu, sigmoid, silu, softplus, softsign, swish, tanh)  # noqa: F401
+from .ops import (log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign, tanh)  # noqa: F401
 from .ops import space_to_batch  # noqa: F401
 from .random import _generator
 from .tensor import convert_to_tensor
@@ -32,6 +32,17 @@ def gelu(features, approximate=False, name=None):
 def leaky_relu(features, alpha=0.2, name=None):
     """x, times alpha below 0."""
     return _ops.leaky_relu(features, float(alpha))
+
+
+def silu(features, beta=1.0):
+    """features * sigmoid(beta * features)."""
+    if isinstance(beta, (int, float)) and beta == 1:
+        return _ops.silu(features)
+    features = convert_to_tensor(features)
+    return features * sigmoid(features * beta)
+
+
+swish = silu
 
 
 def elu(features, name=None):
@@ -185,7 +196,12 @@ def _conv(name, dims, default):
     return conv
 
 
-conv1d, conv2d, conv3d = _conv("conv1d", 1, "NWC"), _conv("conv2d", 2, "NHWC"), _conv("conv3d", 3, "NDHWC")
+_conv1d, conv2d, conv3d = _conv("conv1d", 1, "NWC"), _conv("conv2d", 2, "NHWC"), _conv("conv3d", 3, "NDHWC")
+
+
+def conv1d(input, filters, stride, padding, data_format="NWC", dilations=None, name=None):
+    """A convolution; in groups, where the filters read fewer channels than there are."""
+    return _conv1d(input, filters, stride, padding, data_format, dilations)
 
 
 def convolution(input, filters, strides=None, padding="VALID", data_format=None, dilations=None, name=None):
