@@ -224,7 +224,12 @@ def range(start, limit=None, delta=1, dtype=None, name="range"):
 
 def linspace(start, stop, num, name=None, axis=0):
     """num numbers from start to stop, both among them."""
-    dtype = start.dtype if is_tensor(start) else dtypes.float64 if isinstance(start, np.float64) else dtypes.float32
+    start = convert_to_tensor(start)
+    stop = convert_to_tensor(stop, None if is_tensor(stop) or not start.dtype.is_floating else start.dtype)
+    dtype = start.dtype if start.dtype.is_floating else dtypes.float64
+    if start.ndim or stop.ndim:
+        from .keras.ops import linspace as between  # which stands on this module
+        return between(_ops.cast(start, dtype), _ops.cast(stop, dtype), int(num), axis=int(axis))
     return _ops.linspace(float(start), float(stop), int(num), dtype)
 
 
@@ -547,6 +552,10 @@ def parallel_stack(values, name=None):
 def unravel_index(indices, dims, name=None):
     """Places of a flattened array as places of an array of these sizes, a row for each dimension."""
     indices, sizes = convert_to_tensor(indices), _sizes(dims)
+    if not indices.symbolic:
+        places = np.asarray(indices)
+        if places.size and not 0 <= places.min() <= places.max() < _math.prod(sizes):
+            raise errors.InvalidArgumentError(f"unravel_index: indices are in [0, {_math.prod(sizes)}) for dims {sizes}, received {places.tolist()}")
     parts = []
     for size in reversed(sizes):
         size = convert_to_tensor(size, indices.dtype)
@@ -766,24 +775,20 @@ def bincount(arr, weights=None, minlength=None, maxlength=None, dtype=dtypes.int
     return counts if weights is not None else _ops.cast(counts, dtype)
 
 
-def _segment(name, combine, doc):
-    def function(data, segment_ids, num_segments=None, name=None):
-        count = int(num_segments) if num_segments is not None else int(_known(segment_ids, name or "segments").max(initial=-1)) + 1
-        return combine(data, segment_ids, count)
-    function.__name__, function.__doc__ = name, doc
-    return function
+def unsorted_segment_sum(data, segment_ids, num_segments, name=None):
+    """The sums of the rows of each segment. Rows with a negative id are left out."""
+    data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+    rest = list(data.shape[ids.ndim:])
+    rows, ids = _ops.reshape(data, [-1, *rest]), _ops.reshape(ids, [-1])
+    known = _ops.greater_equal(ids, 0)
+    rows = _ops.where(_ops.reshape(known, [-1] + [1] * builtins.len(rest)), rows, _ops.zeros_like(rows))
+    return _ops.scatter_add(rows, _ops.where(known, ids, _ops.zeros_like(ids)), int(num_segments))
 
 
-def _mean_of_segments(data, ids, count):
-    ones = _ops.ones_like(data)
-    return _ops.divide_no_nan(_ops.scatter_add(data, ids, count), _ops.scatter_add(ones, ids, count))
-
-
-segment_sum = _segment("segment_sum", lambda data, ids, count: _ops.scatter_add(data, ids, count), "Sums of rows of one number.")
-unsorted_segment_sum = _segment("unsorted_segment_sum", lambda data, ids, count: _ops.scatter_add(data, ids, count),
-                                "Sums of rows of one number.")
-segment_mean = _segment("segment_mean", _mean_of_segments, "Means of rows of one number.")
-unsorted_segment_mean = _segment("unsorted_segment_mean", _mean_of_segments, "Means of rows of one number.")
+def unsorted_segment_mean(data, segment_ids, num_segments, name=None):
+    """The means of the rows of each segment. Rows with a negative id are left out."""
+    data = convert_to_tensor(data)
+    return _ops.divide_no_nan(unsorted_segment_sum(data, segment_ids, num_segments), unsorted_segment_sum(_ops.ones_like(data), segment_ids, num_segments))
 
 
 def confusion_matrix(labels, predictions, num_classes=None, weights=None, dtype=dtypes.int32, name=None):

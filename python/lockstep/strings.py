@@ -4,9 +4,11 @@ import re
 
 import numpy as np
 
-from . import _lockstep, dtypes
+from . import _lockstep, dtypes, errors
 from ._texts import Texts, is_text
 from .tensor import convert_to_tensor
+
+_length = len  # which is an argument of substr()
 
 
 def _of_each(function, texts, *more):
@@ -150,16 +152,29 @@ def bytes_split(input, name=None):
 
 
 def substr(input, pos, len, unit="BYTE", name=None):
-    """A part of so many bytes, or characters (UTF8_CHAR), that begins here."""
-    def part(text):
-        if unit == "UTF8_CHAR":
-            return text[pos:][:len]
-        made = text.encode()[pos:][:len]
+    """The substring of `len` bytes, or characters (UTF8_CHAR), from `pos` on, which counts from the end if it is negative. `pos` and `len` are
+    numbers, or a number for each string. A negative `len` takes the rest."""
+    if unit not in ("BYTE", "UTF8_CHAR"):
+        raise ValueError(f"substr: unit is BYTE or UTF8_CHAR, received {unit!r}")
+
+    def part(text, pos, count):
+        whole = text if unit == "UTF8_CHAR" else text.encode()
+        if not -_length(whole) <= pos <= _length(whole):
+            raise errors.InvalidArgumentError(f"substr: pos {pos} is outside of {text!r}, of {_length(whole)} {'characters' if unit == 'UTF8_CHAR' else 'bytes'}")
+        made = whole[pos if pos >= 0 else _length(whole) + pos:]
+        made = made if count < 0 else made[:count]
         try:
-            return made.decode()
+            return made if isinstance(made, str) else made.decode()
         except UnicodeDecodeError:  # a part of a character
             return made
-    return _of_each(part, input)
+    pos, len = (np.asarray(convert_to_tensor(given)) for given in (pos, len))
+    if not pos.ndim and not len.ndim:
+        return _of_each(lambda text: part(text, int(pos), int(len)), input)
+    texts, pos, len = np.broadcast_arrays(np.asarray(Texts(input)), pos, len)
+    made = np.empty(texts.shape, object)
+    for place in np.ndindex(texts.shape):
+        made[place] = part(texts[place].decode(), int(pos[place]), int(len[place]))
+    return Texts(made)
 
 
 def to_number(input, out_type="float32", name=None):
@@ -275,5 +290,10 @@ def _hashed(input, num_buckets, salt):
     texts = Texts(_lockstep.io.text(input) if isinstance(input, _lockstep.Tensor) else input)
     config = {"name": "to_hash_bucket", "num_bins": int(num_buckets), "salt": salt, "output_mode": "int"}
     engine = _lockstep.Hashing.deserialize({"class_name": "Hashing", "config": {key: value for key, value in config.items() if value is not None}})
-    made = engine([text.decode() for text in np.asarray(texts).reshape(-1)])
+    try:
+        strings = [text.decode() for text in np.asarray(texts).reshape(-1)]
+    except UnicodeDecodeError as error:
+        raise errors.InvalidArgumentError(f"to_hash_bucket: takes strings in UTF-8, received {error.object!r}; tf.io.encode_base64 makes them of "
+                                                    "any bytes") from None
+    made = engine(strings)
     return _lockstep.ops.cast(_lockstep.ops.reshape(made, list(texts.shape)), dtypes.int64)

@@ -64,6 +64,39 @@ class Numbers(unittest.TestCase):
         self.assertEqual(tf.vectorized_map(lambda y: y * 2.0, x, True, False).numpy().tolist(), [2.0, -4.0])
         self.assertEqual(tf.foldl(lambda a, b: a - b, x, 1.0, 10, True).numpy(), 2.0)
 
+    def test_spaces_between_integers_are_float64(self):
+        for start, stop in ((0, 1), (0, 1.0), (tf.constant(0), tf.constant(1)), (np.float64(0.0), 1.0)):
+            made = tf.linspace(start, stop, 5)
+            self.assertEqual((made.dtype, made.numpy().tolist()), (tf.float64, [0.0, 0.25, 0.5, 0.75, 1.0]))
+        self.assertIs(tf.linspace(0.0, 1, 3).dtype, tf.float32)
+        self.assertEqual(tf.linspace([0.0, 1.0], [1.0, 3.0], 3, axis=-1).numpy().tolist(), [[0.0, 0.5, 1.0], [1.0, 2.0, 3.0]])
+
+    def test_segments(self):
+        x = tf.constant([[1.0, -2.0], [4.0, 5.0]])
+        for function, expected in ((tf.math.unsorted_segment_sum, [[0, 0], [1, -2]]), (tf.math.unsorted_segment_mean, [[0, 0], [1, -2]]),
+                                   (tf.math.unsorted_segment_max, [[-np.inf] * 2, [1, -2]]), (tf.math.unsorted_segment_prod, [[1, 1], [1, -2]])):
+            made = np.maximum(function(x, [1, -1], 2).numpy(), -1e30)
+            self.assertEqual(made.tolist(), np.maximum(np.array(expected, np.float32), np.float32(-1e30)).tolist(), "negative ids are left out")
+            self.assertEqual(function(tf.ones([2, 3, 2]), [[0, 1, 1], [1, 1, 0]], 2).shape, (2, 2))
+        for function, expected in ((tf.math.segment_sum, [[5, 3]]), (tf.math.segment_mean, [[2.5, 1.5]]), (tf.math.segment_max, [[4, 5]])):
+            self.assertEqual(function(x, [0, 0]).numpy().tolist(), expected)
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, f"unsorted_{function.__name__} takes others"):
+                function(x, [1, 0])
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "is 2, but there are 2 rows"):
+            tf.math.unsorted_segment_sum(x, [0, 2], 2)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"in \[0, 6\)"):
+            tf.unravel_index([6], [2, 3])
+
+    def test_substrings(self):
+        self.assertEqual([tf.strings.substr("hello", *part) for part in ((1, 2), (-3, 2), (5, 1), (1, -1))], ["el", "ll", "", "ello"])
+        self.assertEqual(tf.strings.substr(["hello", "world"], [1, 2], [2, 3]).numpy().tolist(), [b"el", b"rld"])
+        self.assertEqual(tf.strings.substr("h\u00e9llo", 1, 1, "UTF8_CHAR"), "\u00e9")
+        for pos in (6, -6):
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, f"pos {pos} is outside"):
+                tf.strings.substr("hello", pos, 1)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "encode_base64"):
+            tf.strings.to_hash_bucket_fast([b"\xff"], 10)
+
     def test_gradients_that_pass_through(self):
         x = tf.Variable([1e8, 0.4])
         with tf.GradientTape() as tape:
