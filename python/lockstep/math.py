@@ -216,7 +216,7 @@ def _of_segments(reduction, name, of_none, doc):
 
 
 def _in_order(function, name, doc):
-    """The same of numbers that rise, the last of which says how many there are."""
+    """The function for sorted ids, the last of which determines the number of segments."""
     def of_segments(data, segment_ids, name=None):
         known = _known(segment_ids, what)
         if known.ndim != 1 or np.any(np.diff(known) < 0):

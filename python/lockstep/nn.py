@@ -261,7 +261,7 @@ def _conv_transpose(name, dims, default):
         if same and wanted == [size * stride for size, stride in zip(sizes, strides)]:
             return op(input, filters, strides, "same", [], dilations, _channels(data_format))
         whole = op(input, filters, strides, "valid", [], dilations, _channels(data_format))
-        # Its margins are cut off; behind the last pixel that the input reaches there are zeros.
+        # The margins are cut off; pixels beyond the reach of the input are zeros.
         begin, size, after = [0] * (dims + 2), list(whole.shape), [0] * (dims + 2)
         for place, (want, pair) in enumerate(zip(wanted, pairs), 2 if first else 1):
             begin[place] = pair[0]
@@ -319,7 +319,7 @@ def avg_pool(input, ksize, strides, padding, data_format=None, name=None):
 
 
 def pool(input, window_shape, pooling_type, strides=None, padding="VALID", data_format=None, dilations=None, name=None):
-    """Windows of one, two or three dimensions: the largest elements ("MAX") or the means ("AVG")."""
+    """Pooling over windows of one, two or three dimensions: "MAX" or "AVG"."""
     if pooling_type not in ("MAX", "AVG"):
         raise ValueError(f"pool: pooling_type is \"MAX\" or \"AVG\", received {pooling_type!r}")
     if dilations is not None and any(size != 1 for size in _sizes(dilations)):
@@ -379,7 +379,7 @@ MaxPoolWithArgmax = collections.namedtuple("MaxPoolWithArgmax", "output argmax")
 
 
 def dilation2d(input, filters, strides, padding, data_format, dilations, name=None):
-    """The largest sums of an element of a window and of the filter's at its place."""
+    """Grayscale dilation: the maximum of input plus filter over each window."""
     input, filters = _of_images(input, "dilation2d", data_format), convert_to_tensor(filters)
     rows, columns, channels = filters.shape
     seen, outside, _ = _windows(input, (rows, columns), _pair(strides, "strides"), _pair(dilations, "dilations"), padding)
@@ -388,7 +388,7 @@ def dilation2d(input, filters, strides, padding, data_format, dilations, name=No
 
 
 def erosion2d(value, filters, strides, padding, data_format, dilations, name=None):
-    """The smallest differences of an element of a window and of the filter's at its place."""
+    """Grayscale erosion: the minimum of input minus filter over each window."""
     value = _of_images(value, "erosion2d", data_format)
     return _ops.negative(dilation2d(_ops.negative(value), _ops.reverse(filters, [0, 1]), strides, padding, data_format, dilations))
 
@@ -419,7 +419,7 @@ def crelu(features, axis=-1, name=None):
 
 
 def zero_fraction(value, name=None):
-    """How many of the elements are 0, as a share of all."""
+    """The fraction of the elements that are 0."""
     return _ops.reduce_mean(_ops.cast(_ops.equal(value, 0), dtypes.float32), [], False)
 
 
@@ -436,7 +436,7 @@ lrn = local_response_normalization
 
 
 def weighted_moments(x, axes, frequency_weights, keepdims=False, name=None):
-    """Mean and variance over some axes, of elements that count so many times."""
+    """Mean and variance over some axes, of elements weighted by their frequencies."""
     x = convert_to_tensor(x)
     weights = _ops.cast(frequency_weights, x.dtype) + _ops.zeros_like(x)
     axes = _axes(axes)
@@ -478,13 +478,13 @@ def ctc_loss(labels, logits, label_length, logit_length, logits_time_major=True,
     """The negative logarithm of the probability of the labels among all ways to align them with the logits, one an example."""
     labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
     if label_length is None:
-        raise ValueError("ctc_loss: labels are rows of one length here, filled up behind label_length, which has to be given; there are no sparse ones")
+        raise ValueError("ctc_loss: labels are dense rows, padded to one length, so that label_length has to be given; there are no sparse labels")
     if logits.ndim != 3:
         raise ValueError(f"ctc_loss: takes logits of rank 3, received shape {logits.shape}")
     if logits_time_major:
         logits = _ops.transpose(logits, [1, 0, 2])
     blank = 0 if blank_index is None else int(blank_index)
-    # What fills the rows up may be anything, -1 say: it is never spelled.
+    # The padding may have any value, for example -1: it is never aligned.
     labels = _ops.clip_by_value(labels, 0, logits.shape[-1] - 1)
     return _ops.ctc_loss(labels, logits, convert_to_tensor(label_length), None if logit_length is None else convert_to_tensor(logit_length),
                          blank + logits.shape[-1] if blank < 0 else blank)

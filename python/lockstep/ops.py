@@ -505,7 +505,7 @@ def ensure_shape(x, shape, name=None):
 
 
 def reverse_sequence(input, seq_lengths, seq_axis=None, batch_axis=None, name=None):
-    """Every example's first so many elements backwards, along an axis; the others stay where they are."""
+    """Reverses the first seq_lengths[i] elements of each example along an axis; the others stay in place."""
     input, lengths = convert_to_tensor(input), _ops.cast(seq_lengths, dtypes.int32)
     if seq_axis is None:
         raise ValueError("reverse_sequence: takes a seq_axis")
@@ -565,7 +565,7 @@ def unravel_index(indices, dims, name=None):
 
 
 def space_to_batch(input, block_shape, paddings, name=None):
-    """Blocks of the dimensions behind the first one become examples, a place in the block after another."""
+    """Moves blocks of the spatial dimensions into the batch dimension."""
     input, blocks, pairs = convert_to_tensor(input), _sizes(block_shape), [_sizes(pair) for pair in paddings]
     count, rest = len(blocks), list(convert_to_tensor(input).shape[len(blocks) + 1:])
     input = pad(input, [[0, 0], *pairs] + [[0, 0]] * len(rest))
@@ -582,11 +582,11 @@ space_to_batch_nd = space_to_batch
 
 
 def batch_to_space(input, block_shape, crops, name=None):
-    """The reverse of space_to_batch(): examples become blocks of the dimensions behind the first one, whose margins are cut off."""
+    """The reverse of space_to_batch(): moves the batch dimension into blocks of the spatial dimensions, and crops them."""
     input, blocks, pairs = convert_to_tensor(input), _sizes(block_shape), [_sizes(pair) for pair in crops]
     count, sizes, rest = len(blocks), list(input.shape[1:len(blocks) + 1]), list(input.shape[len(blocks) + 1:])
     if input.shape[0] % int(np.prod(blocks)):
-        raise ValueError(f"batch_to_space: {input.shape[0]} examples are not so many times {int(np.prod(blocks))}, the size of a block of {blocks}")
+        raise ValueError(f"batch_to_space: {input.shape[0]} examples are not a multiple of {int(np.prod(blocks))}, the size of a block of {blocks}")
     split_up = _ops.reshape(input, [*blocks, -1, *sizes, *rest])
     order = [count] + [part for place in _range(count) for part in (count + 1 + place, place)]
     moved = _ops.transpose(split_up, order + list(_range(2 * count + 1, split_up.ndim)))
@@ -632,7 +632,7 @@ def truncatemod(x, y, name=None):
 
 
 def histogram_fixed_width_bins(values, value_range, nbins=100, dtype=dtypes.int32, name=None):
-    """Which of so many equal parts of the range each value is in; the first and the last one have what lies outside, too."""
+    """The bin of each value, of nbins equal bins of the range; values outside are in the first or the last one."""
     values = convert_to_tensor(values)
     low, high = (_ops.cast(part, dtypes.float64) for part in _ops.unstack(convert_to_tensor(value_range), 0))
     share = (_ops.cast(values, dtypes.float64) - low) / (high - low)
@@ -640,7 +640,7 @@ def histogram_fixed_width_bins(values, value_range, nbins=100, dtype=dtypes.int3
 
 
 def histogram_fixed_width(values, value_range, nbins=100, dtype=dtypes.int32, name=None):
-    """How many values are in each of so many equal parts of the range."""
+    """The number of values in each of nbins equal bins of the range."""
     bins = histogram_fixed_width_bins(values, value_range, nbins)
     return _ops.cast(_ops.bincount(_ops.reshape(bins, [-1]), int(nbins), None), dtype)
 
@@ -750,11 +750,11 @@ def searchsorted(sorted_sequence, values, side="left", out_type=dtypes.int32, na
 
 
 def bincount(arr, weights=None, minlength=None, maxlength=None, dtype=dtypes.int32, name=None, axis=None, binary_output=False):
-    """How often each number is there, or the sum of its weights, in the dtype of these; with axis=-1 of each row by itself."""
+    """The count of each number, or the sum of its weights, in their dtype; with axis=-1 for each row."""
     if axis not in (None, 0, -1):
         raise ValueError(f"bincount: axis is None, 0 or -1, received {axis}")
     if binary_output and weights is not None:
-        raise ValueError("bincount: binary_output says which numbers are there, weights say how much: give one of both")
+        raise ValueError("bincount: binary_output and weights exclude each other: give one of them")
     arr = convert_to_tensor(arr)
     arr = _ops.cast(arr, dtypes.int32) if arr.dtype is dtypes.uint8 else arr
     if minlength is None or minlength != maxlength:

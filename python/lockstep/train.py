@@ -158,7 +158,7 @@ class CheckpointState:
 
 
 def get_checkpoint_state(checkpoint_dir, latest_filename=None):
-    """What there is to say of the latest checkpoint of a folder; None where there is none."""
+    """The state of the latest checkpoint of a folder; None where there is none."""
     latest = latest_checkpoint(checkpoint_dir, latest_filename)
     return None if latest is None else CheckpointState(latest)
 

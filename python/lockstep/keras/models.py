@@ -189,7 +189,7 @@ class Model(TakesTexts, Layer):
 
     @property
     def run_eagerly(self):
-        """Whether steps run op by op, as compile() says it, or this attribute afterwards."""
+        """Whether steps run op by op; set by compile(), or by this attribute afterwards."""
         return bool(self._compiled and self._compiled["run_eagerly"])
 
     @run_eagerly.setter
@@ -198,7 +198,7 @@ class Model(TakesTexts, Layer):
             raise RuntimeError("run_eagerly: compile() the model first; it takes run_eagerly, too")
         self._compiled["run_eagerly"] = bool(value)
         self.__dict__["_python_steps"] = {}
-        if "_compile_settings" not in self.__dict__:  # a file said how it was compiled
+        if "_compile_settings" not in self.__dict__:  # compiled by a file
             self._compile_stage(self._handle.compile_config())
         settings = list(self._compile_settings)
         settings[_RUN_EAGERLY] = bool(value)
