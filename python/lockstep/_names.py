@@ -1,6 +1,5 @@
 """What is said of a name of TensorFlow's that does not exist here."""
 
-import difflib
 import types
 
 _DTYPES = "there are float16, bfloat16, float32, float64, int32, int64, uint8 and bool"
@@ -122,6 +121,7 @@ def missing(module, name, there):
     if name in _INSTEAD:
         return AttributeError(f"{text} in Lockstep: {_INSTEAD[name]}")
     ours = [key for key, value in there.items() if not key.startswith("_") and not _is_foreign(value)]
+    import difflib  # which programs without mistakes do not need
     near = difflib.get_close_matches(name, ours, 1)
     return AttributeError(f"{text} in Lockstep" + (f"; did you mean {near[0]!r}?" if near else ""))
 

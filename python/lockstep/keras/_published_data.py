@@ -4,7 +4,6 @@ import io
 import json
 import os
 import pickle
-import zipfile
 
 import numpy as np
 
@@ -33,6 +32,7 @@ def _file(caller, path):
 
 def arrays(caller, path, names):
     """The arrays of these names in a file of NumPy's."""
+    import zipfile  # which few programs need
     place = _file(caller, path)
     with zipfile.ZipFile(place) as file:
         there = [name.removesuffix(".npy") for name in file.namelist()]
