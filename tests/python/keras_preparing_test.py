@@ -639,6 +639,9 @@ class OlderNames(unittest.TestCase):
         self.assertEqual(backend.cumprod(x).numpy().tolist(), [[1.0, 5.0], [7.0, -20.0]])
         self.assertEqual(backend.expand_dims(x).shape, (2, 2, 1))
         self.assertEqual(backend.relu(x, alpha=0.5, max_value=6.0).numpy().tolist(), [[1.0, 5.0], [6.0, -2.0]])
+        self.assertEqual(backend.relu([1.0, -1.0]).numpy().tolist(), [1.0, 0.0])
+        value = keras.Input((3,))
+        self.assertEqual((backend.relu(value, 0.1, 6.0).shape, backend.concatenate([value, value]).shape), ((None, 3), (None, 6)))
         self.assertEqual(backend.clip(x, min_value=0.0, max_value=None).numpy().tolist(), [[1.0, 5.0], [7.0, 0.0]])
 
     def test_names_that_are_gone(self):

@@ -72,7 +72,7 @@ def expand_dims(x, axis=-1):
 @_older
 def relu(x, alpha=0.0, max_value=None, threshold=0.0):
     """max(x, 0), with a slope below the threshold and a largest value."""
-    return activations.relu(convert_to_tensor(x), alpha, max_value, threshold)
+    return activations.relu(x, alpha, max_value, threshold)
 
 
 @_older
