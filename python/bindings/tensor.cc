@@ -220,10 +220,6 @@ void add_operators(Class& c) {
       .def("__ge__", binary<greater_equal>)
       .def("__matmul__", [](nb::handle a, nb::handle b) { return matmul(arg(a), arg(b)); })
       .def("__rmatmul__", [](nb::handle a, nb::handle b) { return matmul(arg(b), arg(a)); })
-      .def("__and__", [](nb::handle a, nb::handle b) { return logical_and(arg(a), arg(b)); })
-      .def("__or__", [](nb::handle a, nb::handle b) { return logical_or(arg(a), arg(b)); })
-      .def("__xor__", [](nb::handle a, nb::handle b) { return logical_xor(arg(a), arg(b)); })
-      .def("__invert__", [](nb::handle a) { return logical_not(arg(a)); })
       .def("__neg__", [](nb::handle a) { return negative(arg(a)); })
       .def("__abs__", [](nb::handle a) { return abs(arg(a)); });
 }

@@ -59,7 +59,7 @@ def executing_eagerly():
 class _Testing(_names.Namespace):
     def __getattr__(cls, name):
         if name in ("TestCase", "main"):
-            from . import _testing  # which takes unittest, that nothing else needs
+            from . import _testing  # which imports unittest, which nothing else needs
             return getattr(_testing, name)
         return super().__getattr__(name)
 
@@ -151,7 +151,7 @@ class experimental(metaclass=_names.Namespace):
 
 
 class control_dependencies:
-    """What a program does it does in the order in which it is written, so that nothing has to wait for these."""
+    """Has no effect: ops run in the order in which the program calls them."""
 
     def __init__(self, control_inputs):
         pass
@@ -174,7 +174,7 @@ def is_symbolic_tensor(tensor):
 
 
 def get_static_value(tensor, partial=False):
-    """The elements as an array; None where they are not known while a function is being traced."""
+    """The value as an array; None where it is not known while a function is traced."""
     if isinstance(tensor, (int, float)) or not hasattr(tensor, "__array__"):
         return tensor
     return None if is_symbolic_tensor(tensor) else convert_to_tensor(tensor).numpy()
@@ -186,12 +186,12 @@ def tuple(tensors, control_inputs=None, name=None):  # noqa: A001: TensorFlow's 
 
 
 class VariableSynchronization(_enum.Enum):
-    """When the copies of a variable on several devices are brought together: strategies know by themselves."""
+    """When replicas of a variable are synchronized; strategies decide this themselves."""
     AUTO, NONE, ON_WRITE, ON_READ = 0, 1, 2, 3  # range() is that of tensors here
 
 
 class VariableAggregation(_enum.Enum):
-    """How."""
+    """How updates of replicas are aggregated; strategies decide this themselves."""
     NONE, SUM, MEAN, ONLY_FIRST_REPLICA = 0, 1, 2, 3
 
 

@@ -1,4 +1,4 @@
-"""tf.compat: texts and bytes of Python, and the few names of TensorFlow 1 that programs of today still say."""
+"""tf.compat: strings and bytes of Python, and the few names of TensorFlow 1 that current programs still use."""
 
 import numbers
 import os
@@ -11,13 +11,13 @@ from . import _lockstep, _names
 class _First(_names.Namespace):
     def __getattr__(cls, name):
         if name == "logging":
-            from . import _logging  # which takes logging, that nothing else needs
+            from . import _logging  # which imports logging, which nothing else needs
             return _logging.logging
         return super().__getattr__(name)
 
 
 class _V1(metaclass=_First):
-    """What programs say at their beginning; there is no TensorFlow 1."""
+    """Names that programs call when they start; there is no TensorFlow 1."""
 
     @staticmethod
     def set_random_seed(seed):
@@ -25,7 +25,7 @@ class _V1(metaclass=_First):
 
     @staticmethod
     def _already_so(*_, **__):
-        """It is so."""
+        """Has no effect: it is always enabled."""
 
     enable_eager_execution = enable_v2_behavior = enable_resource_variables = enable_v2_tensorshape = enable_control_flow_v2 = _already_so
 
@@ -35,7 +35,7 @@ class _V1(metaclass=_First):
 
 
 class compat(metaclass=_names.Namespace):
-    """Texts and bytes of Python."""
+    """Strings and bytes of Python."""
 
     bytes_or_text_types = (bytes, str)
     integral_types, real_types, complex_types = (numbers.Integral, np.integer), (numbers.Real, np.integer, np.floating), (numbers.Complex, np.number)

@@ -8,7 +8,7 @@ _logger = _python.getLogger("lockstep")
 
 
 class logging(metaclass=_names.Namespace):
-    """How much of what is said is shown."""
+    """Verbosity and functions of the logger."""
 
     DEBUG, INFO, WARN, ERROR, FATAL = _python.DEBUG, _python.INFO, _python.WARNING, _python.ERROR, _python.CRITICAL
     debug, info, warning, warn, error, fatal, log = (_logger.debug, _logger.info, _logger.warning, _logger.warning, _logger.error, _logger.critical,

@@ -1,6 +1,5 @@
 """What is said of a name of TensorFlow's that does not exist here."""
 
-import difflib
 import types
 
 _DTYPES = "there are float16, bfloat16, float32, float64, int32, int64, uint8 and bool"
@@ -14,7 +13,7 @@ _PARAMETER_SERVERS = "there are no parameter servers: MultiWorkerMirroredStrateg
 _TF_CONFIG = "workers find each other by TF_CONFIG (TFConfigClusterResolver), by Slurm's variables or by lockstep run"
 _DECODED = "JPEG and PNG are decoded: decode_image, decode_jpeg, decode_png"
 _QUANTIZED = "there are no quantized tensors: layers compute in float16 or bfloat16 by keras.mixed_precision"
-_EXTENSIONS = "there are no types of tensors of one's own: dictionaries, tuples and lists of tensors are taken where one is"
+_EXTENSIONS = "there are no extension types: dictionaries, tuples and lists of tensors take their place"
 _OPERATORS = "there are no linear operators: functions of tf.linalg take matrices"
 _ENGINE = "ops are compiled by Lockstep's own engine: @tf.function, function.explain(*args) lists what runs"
 _BESSEL = "there are no ops for it: tf.math.lgamma, digamma, erf, erfinv and keras.ops.i0 are there"
@@ -44,7 +43,7 @@ _INSTEAD = {name: words for names, words in {
     "mdct inverse_mdct": "there are tf.signal.frame, windows and tf.signal.dct(type=4), which it is made of",
     "int8 int16 uint16 uint32 uint64": f"{_DTYPES}: cast to int32 or int64",
     "qint8 qint16 qint32 quint8 quint16 quantization quantizers Quantizer": _QUANTIZED,
-    "profiler": "fit(), strategies and scripts end with a report of where the time went; tf.report() is that of a loop of one's own",
+    "profiler": "fit(), strategies and scripts end with a report of where the time went; tf.report() is that of a custom loop",
     "ImageDataGenerator": "keras.utils.image_dataset_from_directory reads folders; the layers RandomFlip, RandomRotation, RandomZoom and Rescaling "
                           "change images",
     "DirectoryIterator NumpyArrayIterator": "keras.utils.image_dataset_from_directory and tf.data read images",
@@ -61,7 +60,7 @@ _INSTEAD = {name: words for names, words in {
     "experimental_connect_to_cluster experimental_connect_to_host": _TF_CONFIG,
     "dtensor": "tf.distribute places tensors: one copy of a model on each device",
     "raw_ops": "ops are functions of tf, tf.math, tf.nn and keras.ops",
-    "load_op_library load_library RegisterGradient no_gradient": "ops of one's own are functions: tf.custom_gradient says their gradient",
+    "load_op_library load_library RegisterGradient no_gradient": "custom ops are Python functions: tf.custom_gradient defines their gradient",
     "xla mlir security autodiff tools sysconfig": _ENGINE,
     "TypeSpec ExtensionType BatchableExtensionType dispatch_for_api StructuredTensor RowPartition DynamicRaggedShape": _EXTENSIONS,
     "make_ndarray make_tensor_proto": "tensor.numpy() gives an array, tf.constant(array) a tensor",
@@ -84,7 +83,7 @@ _INSTEAD = {name: words for names, words in {
     "OrbaxCheckpoint": "keras.callbacks.ModelCheckpoint and tf.train.CheckpointManager keep checkpoints",
     "DatasetSpec IteratorSpec TensorArraySpec IndexedSlicesSpec NoneTensorSpec OptionalSpec type_spec_from_value":
         "tf.TensorSpec is the specification there is: of structures it is a structure of these",
-    "RNNCellDeviceWrapper RNNCellDropoutWrapper RNNCellResidualWrapper": "cells of keras.layers take dropout and recurrent_dropout; a cell of one's own may do more",
+    "RNNCellDeviceWrapper RNNCellDropoutWrapper RNNCellResidualWrapper": "cells of keras.layers take dropout and recurrent_dropout; a custom cell may do more",
     "fixed_unigram_candidate_sampler learned_unigram_candidate_sampler all_candidate_sampler": "log_uniform_candidate_sampler and uniform_candidate_sampler draw "
                                                                                                "classes",
     "compute_accidental_hits": "sampled_softmax_loss(remove_accidental_hits=True) leaves them out",
@@ -96,7 +95,7 @@ _INSTEAD = {name: words for names, words in {
     "decode_proto encode_proto decode_json_example": "tf.io.parse_single_example reads examples; other messages are those of the package protobuf",
     "distributed_save": "dataset.snapshot(path) and dataset.cache(file) keep what a pipeline makes",
     "make_batched_features_dataset parse_example_dataset": "TFRecordDataset(files).batch(n).map(lambda x: tf.io.parse_example(x, features)) reads examples",
-    "index_table_from_dataset table_from_dataset": "tf.lookup.StaticVocabularyTable and keras.layers.StringLookup give texts numbers",
+    "index_table_from_dataset table_from_dataset": "tf.lookup.StaticVocabularyTable and keras.layers.StringLookup map strings to ids",
     "service DatasetInitializer SqlDataset copy_to_device group_by_reducer pad_to_cardinality rejection_resample":
         "datasets have map, filter, group_by_window and from_generator, which makes any other",
     "float8_e4m3fn float8_e5m2 float4_e2m1fn int2 int4 uint2 uint4": _DTYPES,
@@ -106,7 +105,7 @@ _INSTEAD = {name: words for names, words in {
     "AggregationMethod": "gradients that meet are added",
     "hessians": "a tape in a tape differentiates twice: the outer one by jacobian()",
     "create_rng_state": "tf.random.Generator.from_seed(seed) is a generator",
-    "to_hash_bucket": "tf.strings.to_hash_bucket_fast and to_hash_bucket_strong give texts numbers",
+    "to_hash_bucket": "tf.strings.to_hash_bucket_fast and to_hash_bucket_strong map strings to ids",
     "TorchModuleWrapper JaxLayer FlaxLayer": "layers are Lockstep's own; tensors of other libraries are taken by DLPack",
 }.items() for name in names.split()}
 _INSTEAD.update((f"LinearOperator{kind}", _OPERATORS) for kind in (
@@ -122,6 +121,7 @@ def missing(module, name, there):
     if name in _INSTEAD:
         return AttributeError(f"{text} in Lockstep: {_INSTEAD[name]}")
     ours = [key for key, value in there.items() if not key.startswith("_") and not _is_foreign(value)]
+    import difflib  # which programs without mistakes do not need
     near = difflib.get_close_matches(name, ours, 1)
     return AttributeError(f"{text} in Lockstep" + (f"; did you mean {near[0]!r}?" if near else ""))
 

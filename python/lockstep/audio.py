@@ -14,8 +14,8 @@ DecodeWav = collections.namedtuple("DecodeWav", "audio sample_rate")
 
 
 def decode_wav(contents, desired_channels=-1, desired_samples=-1, name=None):
-    """A WAV file of 16-bit samples: numbers in [-1, 1], of shape (samples, channels), and how many there are of a second. So many channels,
-    of which the last one is repeated, and so many samples, zeros behind the last one, where this is asked for."""
+    """The samples of a 16-bit WAV file in [-1, 1], of shape (samples, channels), and the sample rate. desired_channels repeats the last channel,
+    and desired_samples cuts the samples off or pads them with zeros."""
     given = _bytes(contents)
     whole = _lockstep.io.text(given) if isinstance(given, _lockstep.Tensor) else given
     if not isinstance(whole, bytes) or whole[:4] != b"RIFF" or whole[8:12] != b"WAVE":
@@ -31,7 +31,7 @@ def decode_wav(contents, desired_channels=-1, desired_samples=-1, name=None):
                                                   f"{channels} channels")
         elif kind == b"data":
             if channels is None:
-                raise errors.InvalidArgumentError("decode_wav: the file has samples before it says what they are")
+                raise errors.InvalidArgumentError("decode_wav: the chunk data stands before the chunk fmt, which describes it")
             samples = np.frombuffer(chunk[:len(chunk) // (2 * channels) * 2 * channels], "<i2").reshape(-1, channels)
         at += 8 + size + size % 2
     if samples is None:
@@ -44,7 +44,7 @@ def decode_wav(contents, desired_channels=-1, desired_samples=-1, name=None):
 
 
 def encode_wav(audio, sample_rate, name=None):
-    """The bytes of a WAV file of 16-bit samples, from numbers in [-1, 1], of shape (samples, channels)."""
+    """The bytes of a 16-bit WAV file, from samples in [-1, 1], of shape (samples, channels)."""
     array, rate = np.asarray(convert_to_tensor(audio), np.float32), int(sample_rate)
     if array.ndim != 2 or not array.size:
         raise errors.InvalidArgumentError(f"encode_wav: takes audio of shape (samples, channels), received {array.shape}")

@@ -8,22 +8,22 @@ def _of_keras(name):
 
 
 def bitwise_and(x, y, name=None):
-    """The bits that both have."""
+    """The bitwise and of integers."""
     return _of_keras("and")(x, y)
 
 
 def bitwise_or(x, y, name=None):
-    """The bits that one of them has."""
+    """The bitwise or of integers."""
     return _of_keras("or")(x, y)
 
 
 def bitwise_xor(x, y, name=None):
-    """The bits in which they differ."""
+    """The bitwise exclusive or of integers."""
     return _of_keras("xor")(x, y)
 
 
 def invert(x, name=None):
-    """The other bits."""
+    """The bitwise complement of integers."""
     return _of_keras("invert")(x)
 
 

@@ -613,10 +613,15 @@ class experimental(metaclass=_names.Namespace):
 
     Optional, OptimizationOptions, AutotuneOptions = Optional, OptimizationOptions, AutotuneOptions
     DistributeOptions, ThreadingOptions = DistributeOptions, ThreadingOptions
-    choose_from_datasets, sample_from_datasets = staticmethod(Dataset.choose_from_datasets), staticmethod(Dataset.sample_from_datasets)
+    sample_from_datasets = staticmethod(Dataset.sample_from_datasets)
     bucket_by_sequence_length, group_by_window = _to_apply("bucket_by_sequence_length"), _to_apply("group_by_window")
     enumerate_dataset, ignore_errors, scan, snapshot = _to_apply("enumerate"), _to_apply("ignore_errors"), _to_apply("scan"), _to_apply("snapshot")
     take_while, unbatch, unique = _to_apply("take_while"), _to_apply("unbatch"), _to_apply("unique")
+
+    @staticmethod
+    def choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset=False):
+        """Dataset.choose_from_datasets(), which unlike this one stops by default at the end of the first dataset that is chosen."""
+        return Dataset.choose_from_datasets(datasets, choice_dataset, stop_on_empty_dataset)
 
     @staticmethod
     def cardinality(dataset):

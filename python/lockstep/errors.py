@@ -100,7 +100,7 @@ class OutOfRangeError(OpError):
 
 
 def _never(name, code):
-    """A kind of error that programs catch, and that nothing here raises."""
+    """An exception that programs catch, and that nothing here raises."""
     return type(name, (OpError,), {"__doc__": "Nothing here raises it.", "__module__": __name__, "error_code": code})
 
 

@@ -8,6 +8,7 @@ import weakref
 from . import _lockstep, _tracing, nest
 from ._lockstep import Tensor, Variable
 from ._texts import Texts
+from .dtypes import int32
 from .tensor import TensorSpec, convert_to_tensor, is_tensor
 
 
@@ -61,7 +62,8 @@ class GradientTape:
 
     def jacobian(self, target, sources, unconnected_gradients=UnconnectedGradients.NONE, parallel_iterations=None,
                  experimental_use_pfor=True):
-        """d target[i] / d source[j], of shape target.shape + source.shape."""
+        """d target[i] / d source[j], of shape target.shape + source.shape; zeros where target does not depend on source, whatever
+        unconnected_gradients is."""
         flat = nest.flatten(sources)
         if len(flat) > 1 and not self._options[0]:
             raise RuntimeError("jacobian: of several sources it needs a tape that is persistent: tf.GradientTape(persistent=True)")
@@ -366,14 +368,20 @@ def cond(pred, true_fn=None, false_fn=None, name=None):
 
 
 def case(pred_fn_pairs, default=None, exclusive=False, strict=False, name="case"):
-    """What the function of the first predicate that is true returns; default() where none is."""
-    pairs = list(pred_fn_pairs.items() if isinstance(pred_fn_pairs, dict) else pred_fn_pairs)
+    """What the function of the first predicate that is true returns; default() where none is. With exclusive=True, more than one predicate
+    that is true is an error."""
+    pairs = [(pred.deref() if hasattr(pred, "deref") else pred, function)
+             for pred, function in (pred_fn_pairs.items() if isinstance(pred_fn_pairs, dict) else pred_fn_pairs)]
+    if exclusive and len(pairs) > 1:
+        from .debugging import assert_less_equal  # which stands on this module
+        count = sum(_lockstep.ops.cast(convert_to_tensor(pred), int32) for pred, _ in pairs)
+        assert_less_equal(count, 1, "case: exclusive=True, and more than one predicate is true:")
     if not pairs:
         return default()
     (pred, function), rest = pairs[0], pairs[1:]
     if not rest and default is None:  # the last one is taken for granted
         return function()
-    return cond(pred.deref() if hasattr(pred, "deref") else pred, function, lambda: case(rest, default))
+    return cond(pred, function, lambda: case(rest, default))
 
 
 def switch_case(branch_index, branch_fns, default=None, name="switch_case"):
@@ -414,7 +422,9 @@ def map_fn(fn, elems, dtype=None, parallel_iterations=None, back_prop=True, swap
     return nest.pack_sequence_as(structures[0], flat)
 
 
-vectorized_map = map_fn
+def vectorized_map(fn, elems, fallback_to_while_loop=True, warn=True):
+    """map_fn(fn, elems)."""
+    return map_fn(fn, elems)
 
 
 def scan(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False, infer_shape=True,
@@ -442,7 +452,7 @@ def scan(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, sw
     return nest.pack_sequence_as(initializer, ys) if nest.is_nested(initializer) else ys[0]
 
 
-def foldl(fn, elems, initializer=None, **_):
+def foldl(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, swap_memory=False, name=None):
     """The last of scan()."""
     return nest.map_structure(lambda ys: ys[-1], scan(fn, elems, initializer))
 
@@ -453,9 +463,5 @@ def foldr(fn, elems, initializer=None, parallel_iterations=10, back_prop=True, s
 
 
 def grad_pass_through(f):
-    """f, whose gradient is taken for that of the identity."""
-    @functools.wraps(f)
-    def passing(x, *args, **kwargs):
-        x = convert_to_tensor(x)
-        return x + _lockstep.ops.stop_gradient(f(x, *args, **kwargs) - x)
-    return passing
+    """f with the gradient of the identity (a straight-through estimator)."""
+    return custom_gradient(functools.wraps(f)(lambda *args, **kwargs: (f(*args, **kwargs), lambda *gradients: gradients)))

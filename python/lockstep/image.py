@@ -28,13 +28,13 @@ def _of_keras(name):
 
 
 def resize(images, size, method=ResizeMethod.BILINEAR, preserve_aspect_ratio=False, antialias=False, name=None):
-    """The images in another size, or as large as they fit into it with their proportions; float32, but for the nearest pixels."""
+    """The images in another size, or as large as they fit into it with their proportions; float32, but nearest neighbours keep the dtype."""
     images = convert_to_tensor(images)
     if preserve_aspect_ratio:
         high, wide = _sizes(size)
         share = min(high / images._shape[-3], wide / images._shape[-2])
         size = [round(images._shape[-3] * share), round(images._shape[-2] * share)]
-    if method != "nearest" and not images.dtype.is_floating:
+    if method != "nearest":
         images = _ops.cast(images, dtypes.float32)
     return _ops.resize(images, _sizes(size), method, antialias)
 
@@ -146,7 +146,7 @@ yiq_to_rgb = _mixed("yiq_to_rgb", _FROM_YIQ, "Red, green and blue of luminance a
 
 
 def adjust_jpeg_quality(image, jpeg_quality, dct_method="", name=None):
-    """What JPEG of this quality, 0 to 100, leaves of an image."""
+    """The image after JPEG compression with this quality, 0 to 100."""
     image = convert_to_tensor(image)
     if image.symbolic:
         raise NotImplementedError("adjust_jpeg_quality: the image is encoded and decoded on the host, in dataset.map or before the function that is being "
@@ -376,7 +376,7 @@ def _qualities(low, high, what):
 
 
 def random_jpeg_quality(image, min_jpeg_quality, max_jpeg_quality, seed=None):
-    """What JPEG of any quality in [min_jpeg_quality, max_jpeg_quality) leaves of an image."""
+    """The image after JPEG compression with a random quality in [min_jpeg_quality, max_jpeg_quality)."""
     low, high = _qualities(min_jpeg_quality, max_jpeg_quality, "random_jpeg_quality")
     return adjust_jpeg_quality(image, random.uniform([], low, high, dtypes.int32, seed))
 
@@ -517,7 +517,7 @@ def non_max_suppression_with_scores(boxes, scores, max_output_size, iou_threshol
 
 
 def non_max_suppression_overlaps(overlaps, scores, max_output_size, overlap_threshold=0.5, score_threshold=float("-inf"), name=None):
-    """The same of boxes of which is said how much they overlap, (boxes, boxes)."""
+    """non_max_suppression() of boxes whose overlaps are given, of shape (boxes, boxes)."""
     overlaps, scores = np.asarray(convert_to_tensor(overlaps), np.float64), np.asarray(convert_to_tensor(scores))
     return convert_to_tensor(_best(overlaps, scores, max_output_size, overlap_threshold, score_threshold)[0])
 
@@ -581,7 +581,7 @@ _COLORS = [[1, 1, 0, 1], [0, 0, 1, 1], [1, 0, 0, 1], [0, 1, 0, 1], [0.5, 0, 0.5,
 
 
 def sobel_edges(image):
-    """How fast an image changes from row to row and from column to column, by Sobel's filters: (batch, height, width, channels, 2)."""
+    """The image's vertical and horizontal Sobel gradients, of shape (batch, height, width, channels, 2)."""
     image = convert_to_tensor(image)
     across = np.outer([1.0, 2.0, 1.0], [-1.0, 0.0, 1.0])
     filters = np.repeat(np.stack([across.T, across], -1)[:, :, None], image._shape[-1], 2)

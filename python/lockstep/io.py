@@ -52,8 +52,18 @@ def decode_png(contents, channels=0, dtype=None, name=None):
     return _io.decode_image(_bytes(contents), channels or 0)
 
 
-def decode_jpeg(contents, channels=0, *args, **kwargs):
-    """A JPEG image."""
+def _refuse(what, **settings):
+    """An error for settings of codecs that are not supported, where they are given."""
+    given = [f"{name}={value!r}" for name, value in settings.items() if value]
+    if given:
+        raise NotImplementedError(f"{what}: {', '.join(given)} is not supported; leave it out")
+
+
+def decode_jpeg(contents, channels=0, ratio=1, fancy_upscaling=True, try_recover_truncated=False, acceptable_fraction=1, dct_method="", name=None):
+    """A JPEG image. fancy_upscaling and dct_method are hints, which have no effect."""
+    if ratio != 1:
+        raise NotImplementedError(f"decode_jpeg: decodes at full size, received ratio={ratio}; tf.image.resize the image afterwards")
+    _refuse("decode_jpeg", try_recover_truncated=try_recover_truncated)
     return _io.decode_image(_bytes(contents), channels or 0)
 
 
@@ -62,8 +72,16 @@ def encode_png(image, compression=-1, name=None):
     return _io.encode_png(image)
 
 
-def encode_jpeg(image, format="", quality=95, *args, **kwargs):
+def encode_jpeg(image, format="", quality=95, progressive=False, optimize_size=False, chroma_downsampling=True, density_unit="in", x_density=300,
+                y_density=300, xmp_metadata="", name=None):
     """The bytes of a JPEG file."""
+    image = convert_to_tensor(image)
+    wanted = {"": None, "grayscale": 1, "rgb": 3}
+    if format not in wanted or wanted[format] not in (None, image._shape[-1]):
+        raise ValueError(f"encode_jpeg: format is \"\", \"grayscale\" for one channel or \"rgb\" for three, received {format!r} for an image of shape {image.shape}")
+    _refuse("encode_jpeg", progressive=progressive, optimize_size=optimize_size, xmp_metadata=xmp_metadata)
+    if not chroma_downsampling or (density_unit, x_density, y_density) != ("in", 300, 300):
+        raise NotImplementedError("encode_jpeg: chroma_downsampling, density_unit, x_density and y_density are fixed; leave them out")
     return _io.encode_jpeg(image, quality)
 
 
@@ -163,7 +181,7 @@ data.TFRecordDataset, data.TextLineDataset = _records, _lines
 # --- what texts and bytes hold -------------------------------------------------------------------------------------------
 
 def decode_raw(input_bytes, out_type, little_endian=True, fixed_length=None, name=None):
-    """Numbers of their bytes: a row for each text, all of one length; with fixed_length so many bytes of each, zeros behind shorter ones."""
+    """The bytes of each string as a row of numbers; strings have one length, or are cut or padded with zeros to fixed_length bytes."""
     kind = np.dtype(dtypes.as_dtype(out_type).as_numpy_dtype).newbyteorder("<" if little_endian else ">")
     texts = input_bytes if isinstance(input_bytes, Texts) else Texts(_io.text(input_bytes) if isinstance(input_bytes, _lockstep.Tensor) else input_bytes)
     parts = list(np.asarray(texts).reshape(-1))
@@ -202,17 +220,17 @@ def _column(number, fields, default, na_value):
 
 
 def encode_base64(input, pad=False, name=None):
-    """Bytes as letters that may be a part of addresses and of names of files."""
+    """Web-safe base64 of bytes."""
     return _of_bytes(input, lambda whole: base64.urlsafe_b64encode(whole) if pad else base64.urlsafe_b64encode(whole).rstrip(b"="))
 
 
 def decode_base64(input, name=None):
-    """Their bytes again."""
+    """The bytes of web-safe base64."""
     return _of_bytes(input, lambda letters: base64.urlsafe_b64decode(letters + b"=" * (-len(letters) % 4)))
 
 
 def decode_compressed(bytes, compression_type="", name=None):
-    """The contents of what "GZIP" or "ZLIB" made smaller."""
+    """The contents of strings compressed by "GZIP" or "ZLIB"."""
     if compression_type not in ("", "GZIP", "ZLIB"):
         raise ValueError(f"decode_compressed: compression_type is GZIP, ZLIB or nothing, received {compression_type!r}")
     frame = 16 if compression_type == "GZIP" else 0  # that of gzip, as zlib counts it
@@ -220,7 +238,7 @@ def decode_compressed(bytes, compression_type="", name=None):
 
 
 def _of_bytes(texts, change):
-    """A function of the bytes of every text."""
+    """Applies a function to the bytes of every string."""
     array = np.asarray(Texts(_io.text(texts) if isinstance(texts, _lockstep.Tensor) else texts))
     made = np.empty(array.shape, object)
     made.reshape(-1)[:] = [change(text) for text in array.reshape(-1)]
@@ -228,7 +246,7 @@ def _of_bytes(texts, change):
 
 
 def is_jpeg(contents, name=None):
-    """Whether these are the bytes of a JPEG image."""
+    """Whether the string is a JPEG image."""
     whole = _bytes(contents)
     return convert_to_tensor((_io.text(whole) if isinstance(whole, _lockstep.Tensor) else whole)[:3] == b"\xff\xd8\xff")
 
@@ -238,10 +256,15 @@ def extract_jpeg_shape(contents, output_type=dtypes.int32, name=None):
     return convert_to_tensor(list(_io.decode_image(_bytes(contents), 0)._shape), output_type)
 
 
-def decode_and_crop_jpeg(contents, crop_window, channels=0, *args, **kwargs):
-    """A part of a JPEG image: from (top, left) on, of this height and width."""
+def decode_and_crop_jpeg(contents, crop_window, channels=0, ratio=1, fancy_upscaling=True, try_recover_truncated=False, acceptable_fraction=1,
+                         dct_method="", name=None):
+    """The part of a JPEG image in the window (top, left, height, width)."""
     top, left, height, width = (int(part) for part in np.asarray(crop_window))
-    return decode_jpeg(contents, channels)[top:top + height, left:left + width]
+    whole = decode_jpeg(contents, channels, ratio, fancy_upscaling, try_recover_truncated, acceptable_fraction, dct_method)
+    if min(top, left) < 0 or min(height, width) < 1 or top + height > whole._shape[0] or left + width > whole._shape[1]:
+        raise errors.InvalidArgumentError(f"decode_and_crop_jpeg: the window (top, left, height, width) = {(top, left, height, width)} is not within the "
+                                          f"image of {whole._shape[0]} x {whole._shape[1]} pixels")
+    return whole[top:top + height, left:left + width]
 
 
 # --- tensors as bytes ----------------------------------------------------------------------------------------------------
@@ -279,7 +302,7 @@ def parse_tensor(serialized, out_type, name=None):
             sizes.append(dict(_fields(size)).get(1, 0))
     content, count = fields.get(4), int(np.prod(sizes, dtype=np.int64))
     if content is None or len(content) != count * dtype.size:
-        raise errors.InvalidArgumentError("parse_tensor: takes the bytes that serialize_tensor() gives, whose elements lie in row-major order; these are no such")
+        raise errors.InvalidArgumentError("parse_tensor: takes the bytes of serialize_tensor(), with elements in row-major order; these are something else")
     if dtype is dtypes.bfloat16:
         return _lockstep.ops.cast(convert_to_tensor((np.frombuffer(content, "<u2").astype("<u4") << 16).view("<f4").reshape(sizes)), dtype)
     return convert_to_tensor(np.frombuffer(content, dtype.as_numpy_dtype).reshape(sizes))
@@ -294,7 +317,7 @@ def _fields(message):
         number, shift = 0, 0
         while True:
             if at >= len(message):
-                raise errors.InvalidArgumentError("parse_tensor: the bytes end within a number")
+                raise errors.InvalidArgumentError("parse_tensor: the bytes end within a number; they are truncated or not those of serialize_tensor()")
             part = message[at]
             number, shift, at = number | (part & 0x7f) << shift, shift + 7, at + 1
             if part < 0x80:

@@ -71,7 +71,7 @@ def adjoint(matrix, name=None):
 
 
 def cross(a, b, name=None):
-    """The vectors that stand upright on both, of three elements in the last dimension."""
+    """The cross products of vectors of three elements in the last dimension."""
     a, b = convert_to_tensor(a), convert_to_tensor(b)
     if a.shape[-1:] != (3,) or a.shape != b.shape:
         raise ValueError(f"cross: takes vectors of three elements and of one shape, received {a.shape} and {b.shape}")
@@ -88,14 +88,14 @@ def normalize(tensor, ord="euclidean", axis=None, name=None):
 
 
 def tensor_diag(diagonal, name=None):
-    """Zeros, but these where the first half of the dimensions is at the same place as the second half."""
+    """A tensor of shape 2 * diagonal.shape with these elements where both halves of the indices are equal, else zeros."""
     diagonal = convert_to_tensor(diagonal)
     shape = list(diagonal.shape)
     return _ops.reshape(_ops.diag(_ops.reshape(diagonal, [-1]), 0), shape + shape)
 
 
 def tensor_diag_part(input, name=None):
-    """What is where the first half of the dimensions is at the same place as the second half."""
+    """The elements whose indices in the first half of the dimensions equal those in the second half."""
     input = convert_to_tensor(input)
     half = list(input.shape[:input.ndim // 2])
     if input.ndim % 2 or half != list(input.shape[input.ndim // 2:]):

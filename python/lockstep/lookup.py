@@ -99,19 +99,19 @@ class StaticHashTable:
 
 
 class StaticVocabularyTable:
-    """The numbers of texts, from 0 on, as an initializer says them, and behind these num_oov_buckets for all others, by their hash."""
+    """Maps strings to the ids of an initializer, from 0 on, and all others to one of num_oov_buckets further ids, by their hash."""
 
     def __init__(self, initializer, num_oov_buckets, lookup_key_dtype=None, name=None, experimental_is_anonymous=False):
         if num_oov_buckets <= 0:
             raise ValueError(f"StaticVocabularyTable: num_oov_buckets is 1 or more, received {num_oov_buckets}; StaticHashTable gives others a default")
         if initializer is not None and (initializer.key_dtype != dtypes.string or initializer.value_dtype != dtypes.int64):
-            raise TypeError(f"StaticVocabularyTable: keys are texts and values int64, received {initializer.key_dtype.name} and {initializer.value_dtype.name}")
+            raise TypeError(f"StaticVocabularyTable: keys are strings and values int64, received {initializer.key_dtype.name} and {initializer.value_dtype.name}")
         self.key_dtype, self.value_dtype, self._buckets = dtypes.string, dtypes.int64, int(num_oov_buckets)
         self._table = None if initializer is None else StaticHashTable(initializer, np.int64(-1))
         self._known = 0 if initializer is None else int(self._table.size())
 
     def lookup(self, keys, name=None):
-        """The numbers of these texts, in their shape."""
+        """The ids of these strings, in their shape."""
         buckets = np.asarray(strings.to_hash_bucket_fast(keys, self._buckets)) + self._known
         if self._table is None:
             return convert_to_tensor(buckets)

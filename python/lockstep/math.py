@@ -9,7 +9,7 @@ from . import _lockstep, dtypes, errors
 from .nn import in_top_k, l2_normalize, log_softmax, softmax, top_k, zero_fraction  # noqa: F401
 from .ops import *  # noqa: F401,F403
 from .ops import (abs, add_n, argmax, argmin, bincount, clip_by_value, confusion_matrix, count_nonzero, cumprod, cumsum, pow, round,  # noqa: F401,A004
-                  _axes, _bool, _known, segment_mean, segment_sum, unsorted_segment_mean, unsorted_segment_sum)
+                  _axes, _bool, _known, unsorted_segment_mean, unsorted_segment_sum)
 from .tensor import convert_to_tensor
 
 _ops = _lockstep.ops
@@ -209,14 +209,14 @@ def _of_segments(reduction, name, of_none, doc):
         made = _of_keras(f"segment_{reduction}")(data, ids, int(num_segments))
         if of_none is None:
             return made
-        rows = _ops.reshape(_ops.scatter_add(_ops.ones_like(_ops.cast(_ops.reshape(ids, [-1]), dtypes.float32)), _ops.reshape(ids, [-1]), int(num_segments)),
+        rows = _ops.reshape(unsorted_segment_sum(_ops.ones_like(_ops.cast(ids, dtypes.float32)), ids, num_segments),
                             [int(num_segments)] + [1] * (made.ndim - 1))
         return _ops.where(_ops.equal(rows, 0.0), convert_to_tensor(of_none(data.dtype), data.dtype), made)
     return _named(name, doc, function)
 
 
 def _in_order(function, name, doc):
-    """The same of numbers that rise, the last of which says how many there are."""
+    """The function for sorted ids, the last of which determines the number of segments."""
     def of_segments(data, segment_ids, name=None):
         known = _known(segment_ids, what)
         if known.ndim != 1 or np.any(np.diff(known) < 0):
@@ -230,6 +230,8 @@ def _in_order(function, name, doc):
 unsorted_segment_max = _of_segments("max", "unsorted_segment_max", lambda dtype: dtype.min, "The largest elements of rows of one number.")
 unsorted_segment_min = _of_segments("min", "unsorted_segment_min", lambda dtype: dtype.max, "The smallest elements of rows of one number.")
 unsorted_segment_prod = _of_segments("prod", "unsorted_segment_prod", None, "The products of rows of one number.")
+segment_sum = _in_order(unsorted_segment_sum, "segment_sum", "The sums of the rows of each segment, whose ids are sorted.")
+segment_mean = _in_order(unsorted_segment_mean, "segment_mean", "The means of the rows of each segment, whose ids are sorted.")
 segment_max = _in_order(_of_segments("max", "max", lambda dtype: 0, ""), "segment_max", "The largest elements of rows of one number.")
 segment_min = _in_order(_of_segments("min", "min", lambda dtype: 0, ""), "segment_min", "The smallest elements of rows of one number.")
 segment_prod = _in_order(unsorted_segment_prod, "segment_prod", "The products of rows of one number.")

@@ -6,7 +6,7 @@ import numpy as np
 
 from . import _lockstep, dtypes, errors, random
 from .ops import _axes, _sizes, clip_by_norm, divide_no_nan, pad  # noqa: F401
-from .ops import (log_sigmoid, relu, relu6, selu, sigmoid, silu, softplus, softsign, swish, tanh)  # noqa: F401
+from .ops import (log_sigmoid, relu, relu6, selu, sigmoid, softplus, softsign, tanh)  # noqa: F401
 from .ops import space_to_batch  # noqa: F401
 from .random import _generator
 from .tensor import convert_to_tensor
@@ -32,6 +32,17 @@ def gelu(features, approximate=False, name=None):
 def leaky_relu(features, alpha=0.2, name=None):
     """x, times alpha below 0."""
     return _ops.leaky_relu(features, float(alpha))
+
+
+def silu(features, beta=1.0):
+    """features * sigmoid(beta * features)."""
+    if isinstance(beta, (int, float)) and beta == 1:
+        return _ops.silu(features)
+    features = convert_to_tensor(features)
+    return features * sigmoid(features * beta)
+
+
+swish = silu
 
 
 def elu(features, name=None):
@@ -185,7 +196,12 @@ def _conv(name, dims, default):
     return conv
 
 
-conv1d, conv2d, conv3d = _conv("conv1d", 1, "NWC"), _conv("conv2d", 2, "NHWC"), _conv("conv3d", 3, "NDHWC")
+_conv1d, conv2d, conv3d = _conv("conv1d", 1, "NWC"), _conv("conv2d", 2, "NHWC"), _conv("conv3d", 3, "NDHWC")
+
+
+def conv1d(input, filters, stride, padding, data_format="NWC", dilations=None, name=None):
+    """A convolution; in groups, where the filters read fewer channels than there are."""
+    return _conv1d(input, filters, stride, padding, data_format, dilations)
 
 
 def convolution(input, filters, strides=None, padding="VALID", data_format=None, dilations=None, name=None):
@@ -245,7 +261,7 @@ def _conv_transpose(name, dims, default):
         if same and wanted == [size * stride for size, stride in zip(sizes, strides)]:
             return op(input, filters, strides, "same", [], dilations, _channels(data_format))
         whole = op(input, filters, strides, "valid", [], dilations, _channels(data_format))
-        # Its margins are cut off; behind the last pixel that the input reaches there are zeros.
+        # The margins are cut off; pixels beyond the reach of the input are zeros.
         begin, size, after = [0] * (dims + 2), list(whole.shape), [0] * (dims + 2)
         for place, (want, pair) in enumerate(zip(wanted, pairs), 2 if first else 1):
             begin[place] = pair[0]
@@ -303,7 +319,7 @@ def avg_pool(input, ksize, strides, padding, data_format=None, name=None):
 
 
 def pool(input, window_shape, pooling_type, strides=None, padding="VALID", data_format=None, dilations=None, name=None):
-    """Windows of one, two or three dimensions: the largest elements ("MAX") or the means ("AVG")."""
+    """Pooling over windows of one, two or three dimensions: "MAX" or "AVG"."""
     if pooling_type not in ("MAX", "AVG"):
         raise ValueError(f"pool: pooling_type is \"MAX\" or \"AVG\", received {pooling_type!r}")
     if dilations is not None and any(size != 1 for size in _sizes(dilations)):
@@ -363,7 +379,7 @@ MaxPoolWithArgmax = collections.namedtuple("MaxPoolWithArgmax", "output argmax")
 
 
 def dilation2d(input, filters, strides, padding, data_format, dilations, name=None):
-    """The largest sums of an element of a window and of the filter's at its place."""
+    """Grayscale dilation: the maximum of input plus filter over each window."""
     input, filters = _of_images(input, "dilation2d", data_format), convert_to_tensor(filters)
     rows, columns, channels = filters.shape
     seen, outside, _ = _windows(input, (rows, columns), _pair(strides, "strides"), _pair(dilations, "dilations"), padding)
@@ -372,7 +388,7 @@ def dilation2d(input, filters, strides, padding, data_format, dilations, name=No
 
 
 def erosion2d(value, filters, strides, padding, data_format, dilations, name=None):
-    """The smallest differences of an element of a window and of the filter's at its place."""
+    """Grayscale erosion: the minimum of input minus filter over each window."""
     value = _of_images(value, "erosion2d", data_format)
     return _ops.negative(dilation2d(_ops.negative(value), _ops.reverse(filters, [0, 1]), strides, padding, data_format, dilations))
 
@@ -403,7 +419,7 @@ def crelu(features, axis=-1, name=None):
 
 
 def zero_fraction(value, name=None):
-    """How many of the elements are 0, as a share of all."""
+    """The fraction of the elements that are 0."""
     return _ops.reduce_mean(_ops.cast(_ops.equal(value, 0), dtypes.float32), [], False)
 
 
@@ -420,7 +436,7 @@ lrn = local_response_normalization
 
 
 def weighted_moments(x, axes, frequency_weights, keepdims=False, name=None):
-    """Mean and variance over some axes, of elements that count so many times."""
+    """Mean and variance over some axes, of elements weighted by their frequencies."""
     x = convert_to_tensor(x)
     weights = _ops.cast(frequency_weights, x.dtype) + _ops.zeros_like(x)
     axes = _axes(axes)
@@ -462,13 +478,13 @@ def ctc_loss(labels, logits, label_length, logit_length, logits_time_major=True,
     """The negative logarithm of the probability of the labels among all ways to align them with the logits, one an example."""
     labels, logits = convert_to_tensor(labels), convert_to_tensor(logits)
     if label_length is None:
-        raise ValueError("ctc_loss: labels are rows of one length here, filled up behind label_length, which has to be given; there are no sparse ones")
+        raise ValueError("ctc_loss: labels are dense rows, padded to one length, so that label_length has to be given; there are no sparse labels")
     if logits.ndim != 3:
         raise ValueError(f"ctc_loss: takes logits of rank 3, received shape {logits.shape}")
     if logits_time_major:
         logits = _ops.transpose(logits, [1, 0, 2])
     blank = 0 if blank_index is None else int(blank_index)
-    # What fills the rows up may be anything, -1 say: it is never spelled.
+    # The padding may have any value, for example -1: it is never aligned.
     labels = _ops.clip_by_value(labels, 0, logits.shape[-1] - 1)
     return _ops.ctc_loss(labels, logits, convert_to_tensor(label_length), None if logit_length is None else convert_to_tensor(logit_length),
                          blank + logits.shape[-1] if blank < 0 else blank)

@@ -50,8 +50,15 @@ def _axes(axis):
 def _one(name, doc):
     op = getattr(_ops, name)
 
-    def function(x, name=None):
+    def of_x(x, name=None):
         return op(x)
+
+    def of_input(input, name=None):
+        return op(input)
+
+    def of_features(features, name=None):
+        return op(features)
+    function = {"input": of_input, "features": of_features}.get(_CALLED.get(name), of_x)
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function
@@ -67,6 +74,8 @@ def _two(name, doc):
     return function
 
 
+# What TensorFlow calls the argument, where it is not x.
+_CALLED = {"identity": "input", "stop_gradient": "input"} | dict.fromkeys(("relu", "relu6", "selu", "softplus", "softsign"), "features")
 _UNARY = {
     "identity": "x.", "negative": "-x.", "abs": "|x|.", "sign": "-1, 0 or 1.", "floor": "Rounded down.",
     "ceil": "Rounded up.", "round": "To the nearest, half to even.", "square": "x * x.", "sqrt": "The square root.",
@@ -90,13 +99,20 @@ for _name, _doc in _UNARY.items():
 _BINARY = {
     "add": "x + y.", "subtract": "x - y.", "multiply": "x * y.", "divide": "x / y.", "maximum": "The larger one.",
     "minimum": "The smaller one.", "pow": "x ** y.", "floormod": "The rest of a division, with the sign of y.",
-    "floordiv": "x / y, rounded down.", "atan2": "The angle of the point (y, x).", "squared_difference": "(x - y) ** 2.",
+    "floordiv": "x / y, rounded down.", "squared_difference": "(x - y) ** 2.",
     "divide_no_nan": "x / y, 0 where y is 0.", "less": "x < y.", "less_equal": "x <= y.", "greater": "x > y.",
     "greater_equal": "x >= y.", "equal": "x == y.", "not_equal": "x != y.", "logical_and": "Both.", "logical_or": "Any.",
     "logical_xor": "One of them.",
 }
 for _name, _doc in _BINARY.items():
     globals()[_name] = _two(_name, _doc)
+
+
+def atan2(y, x, name=None):
+    """The angle of the point (x, y)."""
+    return _ops.atan2(y, x)
+
+
 truediv, mod = globals()["divide"], globals()["floormod"]
 swish = globals()["silu"]
 hard_swish, hard_shrink_default = globals()["hard_silu"], None
@@ -208,7 +224,12 @@ def range(start, limit=None, delta=1, dtype=None, name="range"):
 
 def linspace(start, stop, num, name=None, axis=0):
     """num numbers from start to stop, both among them."""
-    dtype = start.dtype if is_tensor(start) else dtypes.float64 if isinstance(start, np.float64) else dtypes.float32
+    start = convert_to_tensor(start)
+    stop = convert_to_tensor(stop, None if is_tensor(stop) or not start.dtype.is_floating else start.dtype)
+    dtype = start.dtype if start.dtype.is_floating else dtypes.float64
+    if start.ndim or stop.ndim:
+        from .keras.ops import linspace as between  # which stands on this module
+        return between(_ops.cast(start, dtype), _ops.cast(stop, dtype), int(num), axis=int(axis))
     return _ops.linspace(float(start), float(stop), int(num), dtype)
 
 
@@ -484,7 +505,7 @@ def ensure_shape(x, shape, name=None):
 
 
 def reverse_sequence(input, seq_lengths, seq_axis=None, batch_axis=None, name=None):
-    """Every example's first so many elements backwards, along an axis; the others stay where they are."""
+    """Reverses the first seq_lengths[i] elements of each example along an axis; the others stay in place."""
     input, lengths = convert_to_tensor(input), _ops.cast(seq_lengths, dtypes.int32)
     if seq_axis is None:
         raise ValueError("reverse_sequence: takes a seq_axis")
@@ -531,6 +552,10 @@ def parallel_stack(values, name=None):
 def unravel_index(indices, dims, name=None):
     """Places of a flattened array as places of an array of these sizes, a row for each dimension."""
     indices, sizes = convert_to_tensor(indices), _sizes(dims)
+    if not indices.symbolic:
+        places = np.asarray(indices)
+        if places.size and not 0 <= places.min() <= places.max() < _math.prod(sizes):
+            raise errors.InvalidArgumentError(f"unravel_index: indices are in [0, {_math.prod(sizes)}) for dims {sizes}, received {places.tolist()}")
     parts = []
     for size in reversed(sizes):
         size = convert_to_tensor(size, indices.dtype)
@@ -540,7 +565,7 @@ def unravel_index(indices, dims, name=None):
 
 
 def space_to_batch(input, block_shape, paddings, name=None):
-    """Blocks of the dimensions behind the first one become examples, a place in the block after another."""
+    """Moves blocks of the spatial dimensions into the batch dimension."""
     input, blocks, pairs = convert_to_tensor(input), _sizes(block_shape), [_sizes(pair) for pair in paddings]
     count, rest = len(blocks), list(convert_to_tensor(input).shape[len(blocks) + 1:])
     input = pad(input, [[0, 0], *pairs] + [[0, 0]] * len(rest))
@@ -557,11 +582,11 @@ space_to_batch_nd = space_to_batch
 
 
 def batch_to_space(input, block_shape, crops, name=None):
-    """The reverse of space_to_batch(): examples become blocks of the dimensions behind the first one, whose margins are cut off."""
+    """The reverse of space_to_batch(): moves the batch dimension into blocks of the spatial dimensions, and crops them."""
     input, blocks, pairs = convert_to_tensor(input), _sizes(block_shape), [_sizes(pair) for pair in crops]
     count, sizes, rest = len(blocks), list(input.shape[1:len(blocks) + 1]), list(input.shape[len(blocks) + 1:])
     if input.shape[0] % int(np.prod(blocks)):
-        raise ValueError(f"batch_to_space: {input.shape[0]} examples are not so many times {int(np.prod(blocks))}, the size of a block of {blocks}")
+        raise ValueError(f"batch_to_space: {input.shape[0]} examples are not a multiple of {int(np.prod(blocks))}, the size of a block of {blocks}")
     split_up = _ops.reshape(input, [*blocks, -1, *sizes, *rest])
     order = [count] + [part for place in _range(count) for part in (count + 1 + place, place)]
     moved = _ops.transpose(split_up, order + list(_range(2 * count + 1, split_up.ndim)))
@@ -597,13 +622,17 @@ def truncatediv(x, y, name=None):
 
 
 def truncatemod(x, y, name=None):
-    """The rest of a division, with the sign of x."""
+    """The remainder of a division, with the sign of x."""
     x, y = _alike([x, y])
-    return x - (_ops.trunc(x / y) if x.dtype.is_floating else truncatediv(x, y)) * y
+    if not x.dtype.is_floating:
+        return x - truncatediv(x, y) * y
+    below = _ops.less(x, 0.0)
+    remainder = _ops.floormod(_ops.where(below, -x, x), _ops.abs(y))  # not abs(x), whose gradient at 0 is 0
+    return _ops.where(below, -remainder, remainder)
 
 
 def histogram_fixed_width_bins(values, value_range, nbins=100, dtype=dtypes.int32, name=None):
-    """Which of so many equal parts of the range each value is in; the first and the last one have what lies outside, too."""
+    """The bin of each value, of nbins equal bins of the range; values outside are in the first or the last one."""
     values = convert_to_tensor(values)
     low, high = (_ops.cast(part, dtypes.float64) for part in _ops.unstack(convert_to_tensor(value_range), 0))
     share = (_ops.cast(values, dtypes.float64) - low) / (high - low)
@@ -611,7 +640,7 @@ def histogram_fixed_width_bins(values, value_range, nbins=100, dtype=dtypes.int3
 
 
 def histogram_fixed_width(values, value_range, nbins=100, dtype=dtypes.int32, name=None):
-    """How many values are in each of so many equal parts of the range."""
+    """The number of values in each of nbins equal bins of the range."""
     bins = histogram_fixed_width_bins(values, value_range, nbins)
     return _ops.cast(_ops.bincount(_ops.reshape(bins, [-1]), int(nbins), None), dtype)
 
@@ -721,11 +750,11 @@ def searchsorted(sorted_sequence, values, side="left", out_type=dtypes.int32, na
 
 
 def bincount(arr, weights=None, minlength=None, maxlength=None, dtype=dtypes.int32, name=None, axis=None, binary_output=False):
-    """How often each number is there, or the sum of its weights, in the dtype of these; with axis=-1 of each row by itself."""
+    """The count of each number, or the sum of its weights, in their dtype; with axis=-1 for each row."""
     if axis not in (None, 0, -1):
         raise ValueError(f"bincount: axis is None, 0 or -1, received {axis}")
     if binary_output and weights is not None:
-        raise ValueError("bincount: binary_output says which numbers are there, weights say how much: give one of both")
+        raise ValueError("bincount: binary_output and weights exclude each other: give one of them")
     arr = convert_to_tensor(arr)
     arr = _ops.cast(arr, dtypes.int32) if arr.dtype is dtypes.uint8 else arr
     if minlength is None or minlength != maxlength:
@@ -746,24 +775,20 @@ def bincount(arr, weights=None, minlength=None, maxlength=None, dtype=dtypes.int
     return counts if weights is not None else _ops.cast(counts, dtype)
 
 
-def _segment(name, combine, doc):
-    def function(data, segment_ids, num_segments=None, name=None):
-        count = int(num_segments) if num_segments is not None else int(_known(segment_ids, name or "segments").max(initial=-1)) + 1
-        return combine(data, segment_ids, count)
-    function.__name__, function.__doc__ = name, doc
-    return function
+def unsorted_segment_sum(data, segment_ids, num_segments, name=None):
+    """The sums of the rows of each segment. Rows with a negative id are left out."""
+    data, ids = convert_to_tensor(data), convert_to_tensor(segment_ids)
+    rest = list(data.shape[ids.ndim:])
+    rows, ids = _ops.reshape(data, [-1, *rest]), _ops.reshape(ids, [-1])
+    known = _ops.greater_equal(ids, 0)
+    rows = _ops.where(_ops.reshape(known, [-1] + [1] * builtins.len(rest)), rows, _ops.zeros_like(rows))
+    return _ops.scatter_add(rows, _ops.where(known, ids, _ops.zeros_like(ids)), int(num_segments))
 
 
-def _mean_of_segments(data, ids, count):
-    ones = _ops.ones_like(data)
-    return _ops.divide_no_nan(_ops.scatter_add(data, ids, count), _ops.scatter_add(ones, ids, count))
-
-
-segment_sum = _segment("segment_sum", lambda data, ids, count: _ops.scatter_add(data, ids, count), "Sums of rows of one number.")
-unsorted_segment_sum = _segment("unsorted_segment_sum", lambda data, ids, count: _ops.scatter_add(data, ids, count),
-                                "Sums of rows of one number.")
-segment_mean = _segment("segment_mean", _mean_of_segments, "Means of rows of one number.")
-unsorted_segment_mean = _segment("unsorted_segment_mean", _mean_of_segments, "Means of rows of one number.")
+def unsorted_segment_mean(data, segment_ids, num_segments, name=None):
+    """The means of the rows of each segment. Rows with a negative id are left out."""
+    data = convert_to_tensor(data)
+    return _ops.divide_no_nan(unsorted_segment_sum(data, segment_ids, num_segments), unsorted_segment_sum(_ops.ones_like(data), segment_ids, num_segments))
 
 
 def confusion_matrix(labels, predictions, num_classes=None, weights=None, dtype=dtypes.int32, name=None):

@@ -137,12 +137,12 @@ def stateless_categorical(logits, num_samples, seed, dtype=dtypes.int64, name=No
 
 
 def stateless_shuffle(value, seed, alg="auto_select", name=None):
-    """The parts along the first dimension in an order that the seed, a pair of integers, says."""
+    """Shuffles along the first dimension; the seed, a pair of integers, determines the order."""
     return _ops.shuffle(value, _of_seed(seed)._generator)
 
 
 def split(seed, num=2, alg="auto_select"):
-    """Seeds, a row each, that have nothing to do with each other."""
+    """Independent seeds, one per row."""
     return _ops.uniform([int(num), 2], 0.0, float(2**31 - 1), dtypes.int32, _of_seed(seed)._generator)
 
 
@@ -164,7 +164,7 @@ def _gamma(shape, alpha, beta, dtype, draw):
 
 
 def gamma(shape, alpha, beta=None, dtype=dtypes.float32, seed=None, name=None):
-    """Drawn from gamma distributions of these shape parameters and inverse scales, so many of each. There is no gradient to alpha."""
+    """Samples of gamma distributions with shape parameters alpha and rates beta, `shape` samples of each. There is no gradient to alpha."""
     from .keras.random import gamma as of_scale_1
     parameters = np.broadcast_shapes(tuple(convert_to_tensor(alpha).shape), tuple(convert_to_tensor(1.0 if beta is None else beta).shape))
     return _gamma([*_sizes(shape), *parameters], alpha, beta, dtype, lambda sizes, a: of_scale_1(sizes, a, "float64", seed))
@@ -191,7 +191,7 @@ def _candidates(log_chances, true_classes, num_sampled, unique, generator):
         # Those with the largest chances, each times a random number of its own (Gumbel's), come one by one as by drawing again what is there already.
         noise = _ops.negative(_ops.log(_ops.negative(_ops.log(_ops.uniform([classes], 1e-30, 1.0, dtypes.float32, generator)))))
         drawn = _ops.top_k(convert_to_tensor(log_chances.astype(np.float32)) + noise, num_sampled)[1]
-        # How often that would have been: once for each, and as long as it drew one of those before it.
+        # How many draws there would have been: once for each, and as long as it drew one of those before it.
         taken = _ops.cumsum(_ops.gather(table, drawn, 0, 0), 0, True, False)
         again = _ops.floor(_ops.log(_ops.uniform([num_sampled], 1e-30, 1.0, dtypes.float32, generator)) / _ops.log(_ops.clip_by_value(taken, 1e-30, 1.0 - 1e-6)))
         tries = _ops.reduce_sum(again, [], False) + float(num_sampled)
@@ -207,14 +207,14 @@ CandidateSampler = collections.namedtuple("CandidateSampler", "sampled_candidate
 
 
 def log_uniform_candidate_sampler(true_classes, num_true, num_sampled, unique, range_max, seed=None, name=None):
-    """Class numbers, small ones more often: k with the chance log((k + 2) / (k + 1)) / log(range_max + 1)."""
+    """Samples class ids, small ones more often: k with the chance log((k + 2) / (k + 1)) / log(range_max + 1)."""
     numbers = np.arange(int(range_max), dtype=np.float64)
     chances = np.log(np.log1p(1.0 / (numbers + 1.0)) / np.log(int(range_max) + 1.0))
     return _candidates(chances, true_classes, int(num_sampled), bool(unique), _generator(seed))
 
 
 def uniform_candidate_sampler(true_classes, num_true, num_sampled, unique, range_max, seed=None, name=None):
-    """Class numbers, each as often as any other."""
+    """Samples class ids uniformly."""
     return _candidates(np.full(int(range_max), -np.log(int(range_max))), true_classes, int(num_sampled), bool(unique), _generator(seed))
 
 

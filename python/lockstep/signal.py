@@ -1,4 +1,4 @@
-"""tf.signal: frames, windows and transforms of real signals. There are no complex tensors: keras.ops has Fourier transforms of pairs."""
+"""tf.signal: frames, windows and transforms of real signals. There are no complex tensors: keras.ops has Fourier transforms of (real, imaginary) pairs."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ _ops = _lockstep.ops
 # --- frames --------------------------------------------------------------------------------------------------------------
 
 def frame(signal, frame_length, frame_step, pad_end=False, pad_value=0, axis=-1, name=None):
-    """Parts of this length along an axis, each so many steps behind the one before it; with pad_end the last ones are filled up."""
+    """Frames of frame_length elements along an axis, each frame_step after the one before it; pad_end pads the last ones."""
     signal = convert_to_tensor(signal)
     length, step, axis = int(frame_length), int(frame_step), int(axis) % signal.ndim
     have = signal.shape[axis]
@@ -25,7 +25,7 @@ def frame(signal, frame_length, frame_step, pad_end=False, pad_value=0, axis=-1,
 
 
 def overlap_and_add(signal, frame_step, name=None):
-    """The sum of frames, (..., frames, frame_length), each so many steps behind the one before it."""
+    """The signal that overlapping frames, of shape (..., frames, frame_length), add up to; each begins frame_step after the one before it."""
     signal, step = convert_to_tensor(signal), int(frame_step)
     if signal.ndim < 2:
         raise ValueError(f"overlap_and_add: takes frames, of rank 2 or more, received shape {signal.shape}")
@@ -54,29 +54,29 @@ def _raised_cosine(length, periodic, share):
 
 
 def hann_window(window_length, periodic=True, dtype=dtypes.float32, name=None):
-    """A cosine that is raised from 0 to 1."""
+    """The Hann window."""
     return _window(_raised_cosine(int(window_length), periodic, 0.5), dtype, "hann_window")
 
 
 def hamming_window(window_length, periodic=True, dtype=dtypes.float32, name=None):
-    """A cosine that is raised from 0.08 to 1."""
+    """The Hamming window."""
     return _window(_raised_cosine(int(window_length), periodic, 0.54), dtype, "hamming_window")
 
 
 def kaiser_window(window_length, beta=12.0, dtype=dtypes.float32, name=None):
-    """Kaiser's window; the larger beta, the narrower."""
+    """The Kaiser window; the larger beta, the narrower."""
     return _window(np.kaiser(int(window_length), float(beta)), dtype, "kaiser_window")
 
 
 def kaiser_bessel_derived_window(window_length, beta=12.0, dtype=dtypes.float32, name=None):
-    """The root of sums of Kaiser's window: its squares, half a window apart, add up to 1."""
+    """The Kaiser-Bessel-derived window: its squares, half a window apart, add up to 1."""
     sums = np.cumsum(np.kaiser(int(window_length) // 2 + 1, float(beta)))
     half = np.sqrt(sums[:-1] / sums[-1])
     return _window(np.concatenate([half, half[::-1]]), dtype, "kaiser_bessel_derived_window")
 
 
 def vorbis_window(window_length, dtype=dtypes.float32, name=None):
-    """A sine of the square of a sine: its squares, half a window apart, add up to 1."""
+    """The Vorbis window: its squares, half a window apart, add up to 1."""
     length = int(window_length)
     return _window(np.sin(0.5 * np.pi * np.sin(np.pi * (np.arange(length) + 0.5) / length) ** 2), dtype, "vorbis_window")
 

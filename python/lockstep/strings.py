@@ -4,9 +4,11 @@ import re
 
 import numpy as np
 
-from . import _lockstep, dtypes
+from . import _lockstep, dtypes, errors
 from ._texts import Texts, is_text
 from .tensor import convert_to_tensor
+
+_length = len  # which is an argument of substr()
 
 
 def _of_each(function, texts, *more):
@@ -38,24 +40,24 @@ def _numbers(made, dtype):
 
 
 def _letters(what, function, encoding):
-    """The function of bytes, which changes letters of ASCII alone, or that of characters."""
+    """The function of bytes, which changes ASCII letters only, or that of characters."""
     if encoding not in ("", "utf-8"):
         raise ValueError(f"{what}: encoding is \"\", which leaves what is not ASCII as it is, or \"utf-8\", received {encoding!r}")
     return getattr(str, function) if encoding else lambda text: getattr(text.encode(), function)().decode()
 
 
 def lower(input, encoding="", name=None):
-    """Letters of ASCII as small ones; with encoding="utf-8" those of all alphabets."""
+    """Lowercase: ASCII letters, with encoding="utf-8" those of all alphabets."""
     return _of_each(_letters("lower", "lower", encoding), input)
 
 
 def upper(input, encoding="", name=None):
-    """Letters of ASCII as capital ones; with encoding="utf-8" those of all alphabets."""
+    """Uppercase: ASCII letters, with encoding="utf-8" those of all alphabets."""
     return _of_each(_letters("upper", "upper", encoding), input)
 
 
 def strip(input, name=None):
-    """Without white space of ASCII at both ends."""
+    """Without ASCII whitespace at both ends."""
     return _of_each(lambda text: text.encode().strip().decode(), input)
 
 
@@ -77,7 +79,7 @@ def regex_full_match(input, pattern, name=None):
 
 
 def split(input, sep=None, maxsplit=-1, name=None):
-    """A list of parts for each, between separators, or between white space of ASCII."""
+    """The parts of each string between separators, by default ASCII whitespace."""
     return _of_each(lambda text: [part.decode() for part in text.encode().split(sep and _encoded(sep) or None, maxsplit)], input)
 
 
@@ -150,16 +152,29 @@ def bytes_split(input, name=None):
 
 
 def substr(input, pos, len, unit="BYTE", name=None):
-    """A part of so many bytes, or characters (UTF8_CHAR), that begins here."""
-    def part(text):
-        if unit == "UTF8_CHAR":
-            return text[pos:][:len]
-        made = text.encode()[pos:][:len]
+    """The substring of `len` bytes, or characters (UTF8_CHAR), from `pos` on, which counts from the end if it is negative. `pos` and `len` are
+    numbers, or a number for each string. A negative `len` takes the rest."""
+    if unit not in ("BYTE", "UTF8_CHAR"):
+        raise ValueError(f"substr: unit is BYTE or UTF8_CHAR, received {unit!r}")
+
+    def part(text, pos, count):
+        whole = text if unit == "UTF8_CHAR" else text.encode()
+        if not -_length(whole) <= pos <= _length(whole):
+            raise errors.InvalidArgumentError(f"substr: pos {pos} is outside of {text!r}, of {_length(whole)} {'characters' if unit == 'UTF8_CHAR' else 'bytes'}")
+        made = whole[pos if pos >= 0 else _length(whole) + pos:]
+        made = made if count < 0 else made[:count]
         try:
-            return made.decode()
+            return made if isinstance(made, str) else made.decode()
         except UnicodeDecodeError:  # a part of a character
             return made
-    return _of_each(part, input)
+    pos, len = (np.asarray(convert_to_tensor(given)) for given in (pos, len))
+    if not pos.ndim and not len.ndim:
+        return _of_each(lambda text: part(text, int(pos), int(len)), input)
+    texts, pos, len = np.broadcast_arrays(np.asarray(Texts(input)), pos, len)
+    made = np.empty(texts.shape, object)
+    for place in np.ndindex(texts.shape):
+        made[place] = part(texts[place].decode(), int(pos[place]), int(len[place]))
+    return Texts(made)
 
 
 def to_number(input, out_type="float32", name=None):
@@ -169,8 +184,8 @@ def to_number(input, out_type="float32", name=None):
 
 
 def as_string(input, precision=-1, scientific=False, shortest=False, width=-1, fill="", name=None):
-    """Numbers as texts, as C writes them: floats with so many digits behind the point, six where nobody says; with powers of ten, or as short
-    as they can be; filled up to a width."""
+    """Numbers as strings, as printf writes them: floats with `precision` digits after the decimal point, by default six; in scientific or in the
+    shortest notation; filled up to a width."""
     if fill not in ("", "0", "+", "-", " ") or scientific and shortest:
         raise ValueError(f"as_string: fill is one of 0, +, - and a space, and a number is scientific or shortest, received {fill!r}, {scientific} and {shortest}")
     array = np.asarray(convert_to_tensor(input))
@@ -181,11 +196,11 @@ def as_string(input, precision=-1, scientific=False, shortest=False, width=-1, f
 
 
 def format(template, inputs, placeholder="{}", summarize=3, name=None):  # noqa: A001: TensorFlow's name
-    """A text with values in its places, of larger tensors the first and the last elements along each dimension."""
+    """The template with the inputs in place of the placeholders; of larger tensors the first and the last elements along each dimension."""
     values = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
     parts = template.split(placeholder)
     if len(parts) != len(values) + 1:
-        raise ValueError(f"format: {template!r} has {len(parts) - 1} places, {len(values)} values were given")
+        raise ValueError(f"format: {template!r} has {len(parts) - 1} placeholders, {len(values)} inputs were given")
     return Texts("".join(part + _written(value, summarize) for part, value in zip(parts, values)) + parts[-1])
 
 
@@ -209,7 +224,7 @@ def _written(value, summarize):
 
 
 def ngrams(data, ngram_width, separator=" ", pad_values=None, padding_width=None, preserve_short_sequences=False, name=None):
-    """So many texts of the last dimension that follow one another, joined: of all places, a width after another."""
+    """The n-grams along the last dimension: ngram_width consecutive strings, joined; for several widths one after another."""
     widths = [int(ngram_width)] if np.ndim(ngram_width) == 0 else [int(width) for width in ngram_width]
     if min(widths) < 1 or padding_width is not None and padding_width < 1:
         raise ValueError(f"ngrams: widths are 1 or more, received {widths} and padding_width {padding_width}")
@@ -231,7 +246,7 @@ def ngrams(data, ngram_width, separator=" ", pad_values=None, padding_width=None
 
 
 def unicode_transcode(input, input_encoding, output_encoding, errors="replace", replacement_char=65533, replace_control_characters=False, name=None):
-    """Bytes of one encoding as those of another one; what is none is replaced, left out ("ignore") or refused ("strict")."""
+    """Strings of one encoding in another one; invalid bytes are replaced, left out ("ignore") or refused ("strict")."""
     if errors not in ("replace", "ignore", "strict"):
         raise ValueError(f"unicode_transcode: errors is replace, ignore or strict, received {errors!r}")
     array = np.asarray(Texts(_lockstep.io.text(input) if isinstance(input, _lockstep.Tensor) else input))
@@ -245,29 +260,29 @@ def unicode_transcode(input, input_encoding, output_encoding, errors="replace", 
 
 
 def unicode_split_with_offsets(input, input_encoding, errors="replace", replacement_char=65533, name=None):
-    """The characters of a text, and the byte that each begins at."""
+    """The characters of a string, and the byte offset of each."""
     characters = unicode_split(Texts(input), input_encoding)
     if not isinstance(characters, Texts):
-        raise NotImplementedError("unicode_split_with_offsets: takes one text, for those of several have different lengths")
+        raise NotImplementedError("unicode_split_with_offsets: takes one string, as the results of several differ in length; call it for each")
     sizes = [len(character) for character in characters.numpy()]
     return characters, _numbers(np.cumsum([0, *sizes])[:-1], np.int64)
 
 
 def unsorted_segment_join(inputs, segment_ids, num_segments, separator="", name=None):
-    """The texts of each number, one after another."""
+    """The strings of each segment, joined."""
     array, numbers = np.asarray(Texts(inputs)), np.asarray(convert_to_tensor(segment_ids))
     return Texts(np.array([_joined(array[numbers == number].tolist(), separator) for number in range(int(num_segments))], dtype=object))
 
 
-# --- numbers of texts ----------------------------------------------------------------------------------------------------
+# --- hashes of strings ----------------------------------------------------------------------------------------------------
 
 def to_hash_bucket_fast(input, num_buckets, name=None):
-    """A number in [0, num_buckets) for every text, by its hash: the same in every process, and in TensorFlow."""
+    """The hash of each string, in [0, num_buckets): the same in every process, and in TensorFlow."""
     return _hashed(input, num_buckets, None)
 
 
 def to_hash_bucket_strong(input, num_buckets, key, name=None):
-    """The same by a hash that nobody can foresee who does not know the key, a pair of integers."""
+    """The keyed hash of each string, in [0, num_buckets), which cannot be predicted without the key, a pair of integers."""
     return _hashed(input, num_buckets, [int(part) for part in key])
 
 
@@ -275,5 +290,10 @@ def _hashed(input, num_buckets, salt):
     texts = Texts(_lockstep.io.text(input) if isinstance(input, _lockstep.Tensor) else input)
     config = {"name": "to_hash_bucket", "num_bins": int(num_buckets), "salt": salt, "output_mode": "int"}
     engine = _lockstep.Hashing.deserialize({"class_name": "Hashing", "config": {key: value for key, value in config.items() if value is not None}})
-    made = engine([text.decode() for text in np.asarray(texts).reshape(-1)])
+    try:
+        strings = [text.decode() for text in np.asarray(texts).reshape(-1)]
+    except UnicodeDecodeError as error:
+        raise errors.InvalidArgumentError(f"to_hash_bucket: takes strings in UTF-8, received {error.object!r}; tf.io.encode_base64 makes them of "
+                                                    "any bytes") from None
+    made = engine(strings)
     return _lockstep.ops.cast(_lockstep.ops.reshape(made, list(texts.shape)), dtypes.int64)

@@ -487,6 +487,26 @@ def _compare(method):
     return compare
 
 
+def _and_or_xor(name):
+    """`&`, `|` and `^`: of the bits of integers, else of booleans."""
+    logical = getattr(_ops, f"logical_{name}")
+
+    def combined(self, other):
+        if not self.dtype.is_integer:
+            return logical(self, other)
+        from .keras import ops  # which stands on this module
+        return getattr(ops, f"bitwise_{name}")(self, other if is_tensor(other) else convert_to_tensor(other, self.dtype))
+    return combined
+
+
+def _invert(self):
+    """`~`: of the bits of integers, else of booleans."""
+    if not self.dtype.is_integer:
+        return _ops.logical_not(self)
+    from .keras import ops
+    return ops.bitwise_invert(self)
+
+
 def _unhashable(self):
     raise TypeError("a tensor compares element by element, so it is no key of a dictionary: use tensor.ref()")
 
@@ -497,6 +517,10 @@ def _with_methods(cls):
     cls.__array_priority__ = 100
     cls.__len__, cls.__iter__, cls.__getitem__ = _len, _iter, _getitem
     cls.__eq__, cls.__ne__ = _compare("_eq"), _compare("_ne")
+    for name in ("and", "or", "xor"):  # each is commutative
+        setattr(cls, f"__{name}__", _and_or_xor(name))
+        setattr(cls, f"__r{name}__", _and_or_xor(name))
+    cls.__invert__ = _invert
     cls.ref = lambda self: _Reference(self)
 
 
@@ -534,12 +558,23 @@ def _read(method):
     return read
 
 
-def _assigned(method):
-    def assign(self, value, use_locking=False, name=None, read_value=True):
-        getattr(self, method)(convert_to_tensor(value, None) if isinstance(value, (Tensor, Variable))
-                              else _from_value(value, self.dtype))
-        return self
-    return assign
+def _assign(self, value, use_locking=False, name=None, read_value=True):
+    self._assign(_for(self, value))
+    return self
+
+
+def _assign_add(self, delta, use_locking=False, name=None, read_value=True):
+    self._assign_add(_for(self, delta))
+    return self
+
+
+def _assign_sub(self, delta, use_locking=False, name=None, read_value=True):
+    self._assign_sub(_for(self, delta))
+    return self
+
+
+def _for(variable, value):
+    return convert_to_tensor(value, None) if isinstance(value, (Tensor, Variable)) else _from_value(value, variable.dtype)
 
 
 class IndexedSlices:
@@ -592,9 +627,9 @@ Variable.gather_nd = lambda self, indices, name=None: _ops.gather_nd(self.read_v
 Variable.sparse_read = lambda self, indices, name=None: _ops.gather(self.read_value(), convert_to_tensor(indices), 0, 0)
 for _method in ("numpy", "__array__", "__bool__", "__float__", "__int__", "__index__", "__format__", "item"):
     setattr(Variable, _method, _read(_method))
-Variable.assign = _assigned("_assign")
-Variable.assign_add = _assigned("_assign_add")
-Variable.assign_sub = _assigned("_assign_sub")
+Variable.assign = _assign
+Variable.assign_add = _assign_add
+Variable.assign_sub = _assign_sub
 # TensorFlow's; of a variable of a layer, an optimizer or a metric, whose path is longer, Keras': the last part of it.
 Variable.name = property(lambda self: self._name.rsplit("/", 1)[1] if "/" in self._name else self._name + ":0")
 Variable.path = property(lambda self: self._name)

@@ -144,6 +144,9 @@ class CheckpointManager:
 
 def latest_checkpoint(checkpoint_dir, latest_filename=None):
     """The path of the latest checkpoint of a folder; None where there is none."""
+    if latest_filename not in (None, "checkpoint"):
+        raise NotImplementedError(f"latest_checkpoint: a folder lists its checkpoints in one place, received latest_filename={latest_filename!r}; leave it "
+                                  "out, and give each series of checkpoints a folder")
     return _lockstep.latest_checkpoint(os.fspath(checkpoint_dir))
 
 
@@ -155,7 +158,7 @@ class CheckpointState:
 
 
 def get_checkpoint_state(checkpoint_dir, latest_filename=None):
-    """What there is to say of the latest checkpoint of a folder; None where there is none."""
+    """The state of the latest checkpoint of a folder; None where there is none."""
     latest = latest_checkpoint(checkpoint_dir, latest_filename)
     return None if latest is None else CheckpointState(latest)
 

@@ -107,6 +107,16 @@ class DatasetFiles(unittest.TestCase):
         with self.assertRaisesRegex(pickle.UnpicklingError, "nothing that an array is made of"):
             datasets.cifar10.load_data()
 
+    def test_files_of_arrays_call_nothing(self):
+        class Calling:
+            def __reduce__(self):
+                return os.system, ("true",)
+        lists = np.array([[1, 2], [3]], dtype=object)
+        calling = np.array([Calling()], dtype=object)
+        self._write("imdb.npz", x_train=calling, y_train=np.ones(1), x_test=lists, y_test=np.ones(2))
+        with self.assertRaisesRegex(pickle.UnpicklingError, "system is nothing that an array is made of"):
+            datasets.imdb.load_data()
+
     def test_files_that_are_not_there_are_named(self):
         for load, file in ((datasets.imdb.load_data, "imdb.npz"), (datasets.reuters.load_data, "reuters.npz"),
                            (datasets.boston_housing.load_data, "boston_housing.npz"), (datasets.california_housing.load_data, "california_housing.npz"),

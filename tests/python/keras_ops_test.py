@@ -54,6 +54,33 @@ class Ops(unittest.TestCase):
             total = ops.logaddexp(x, y)
         np.testing.assert_allclose(tape.gradient(total, [x, y])[1].numpy(), [0.5, 1 / (1 + np.e), 0.5], rtol=1e-6)
 
+    def test_least_squares(self):
+        singular, ill = np.ones((2, 2), np.float32), np.diag([1.0, 1e-3, 1e-5]).astype(np.float32)
+        np.testing.assert_allclose(ops.lstsq(singular, np.ones(2, np.float32)).numpy(), [0.5, 0.5], rtol=1e-5)
+        for rcond, expected in ((None, [1, 1e3, 1e5]), (-1, [1, 1e3, 1e5]), (1e-4, [1, 1e3, 0]), (1e-2, [1, 0, 0])):
+            np.testing.assert_allclose(ops.lstsq(ill, np.ones(3, np.float32), rcond).numpy(), expected, rtol=1e-4)
+        numbers = np.sin(np.arange(12.0) + 1.0)
+        for matrix in (np.eye(3), numbers.reshape(4, 3), numbers.reshape(3, 4), np.outer(numbers[:4], numbers[:3])):
+            right = np.cos(np.arange(2.0 * len(matrix))).reshape(-1, 2)
+            np.testing.assert_allclose(ops.lstsq(matrix, right).numpy(), np.linalg.lstsq(matrix, right, rcond=1e-12)[0], atol=1e-9)
+            # Changes of the matrix that keep its rank: it has a derivative along them alone.
+            rng = np.random.default_rng(0)
+            change, turn = (rng.normal(size=(size, size)) for size in matrix.shape)
+            direction = change @ matrix + matrix @ turn
+            with tf.GradientTape() as tape:
+                a, b = tf.constant(matrix), tf.constant(right)
+                tape.watch([a, b])
+                y = tf.reduce_sum(ops.lstsq(a, b) * tf.constant(np.arange(2.0 * matrix.shape[1]).reshape(-1, 2) + 1.0))
+            by_a, by_b = tape.gradient(y, [a, b])
+
+            def at(step):
+                moved = (np.eye(len(change)) + step * change) @ matrix @ (np.eye(len(turn)) + step * turn)
+                solved = np.linalg.lstsq(moved, right, rcond=1e-9)[0]
+                return np.sum(solved * (np.arange(solved.size).reshape(-1, 2) + 1.0))
+            slope = (at(1e-6) - at(-1e-6)) / 2e-6
+            np.testing.assert_allclose(np.sum(by_a.numpy() * direction), slope, rtol=1e-5, atol=1e-5)
+            np.testing.assert_allclose(np.sum(by_b.numpy() * right), y.numpy(), rtol=1e-9, atol=1e-9)
+
     def test_rests_and_steps_at_the_ends(self):
         a = np.array([1.0, -2.0, 0.0, 3e7, -7.5, np.inf, 1.0], np.float32)
         b = np.array([np.inf, -np.inf, np.inf, 1e-3, 2.0, 2.0, 0.0], np.float32)

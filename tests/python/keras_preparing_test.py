@@ -610,6 +610,40 @@ class OlderNames(unittest.TestCase):
         model = keras.Model([a, b], keras.layers.Lambda(distance)([a, b]))
         np.testing.assert_allclose(model.predict([x, x + 1], verbose=0), np.full((2, 1), 3 ** 0.5), rtol=1e-6)
 
+    def test_arrays_become_images_in_their_dtype(self):
+        pillow, x = mock.MagicMock(), np.array([[[0.0], [1000.0]]])
+        with mock.patch("lockstep.keras._data_utils._pillow", lambda: pillow):
+            def made(*args, **kwargs):
+                keras.utils.array_to_img(*args, **kwargs)
+                array, mode = pillow.fromarray.call_args.args
+                return array.dtype.name, array.tolist(), mode
+            self.assertEqual(made(x), ("uint8", [[0, 255]], "L"))
+            self.assertEqual(made(x, scale=False), ("int32", [[0, 1000]], "I"))
+            self.assertEqual(made(x + 2048.4, scale=False, dtype="float16"), ("int32", [[2048, 3048]], "I"))
+            self.assertEqual(made(x - 300, scale=False, dtype="int32"), ("int32", [[-300, 700]], "I"))
+            with self.assertRaisesRegex(TypeError, "dtype=uint8"):
+                made(x, dtype="uint8")
+            keras.backend.set_image_data_format("channels_first")
+            try:
+                self.assertEqual(made(x.transpose(2, 0, 1)), ("uint8", [[0, 255]], "L"))
+                self.assertEqual(keras.utils.img_to_array(x[..., 0]).shape, (1, 1, 2))
+            finally:
+                keras.backend.set_image_data_format("channels_last")
+
+    def test_older_functions_have_their_own_defaults(self):
+        backend, x = keras.backend, np.array([[1.0, 5.0], [7.0, -4.0]], np.float32)
+        self.assertEqual(backend.argmax(x).numpy().tolist(), [1, 0])
+        self.assertEqual(backend.argmin(x).numpy().tolist(), [0, 1])
+        self.assertEqual(backend.concatenate([x, x]).shape, (2, 4))
+        self.assertEqual(backend.cumsum(x).numpy().tolist(), [[1.0, 5.0], [8.0, 1.0]])
+        self.assertEqual(backend.cumprod(x).numpy().tolist(), [[1.0, 5.0], [7.0, -20.0]])
+        self.assertEqual(backend.expand_dims(x).shape, (2, 2, 1))
+        self.assertEqual(backend.relu(x, alpha=0.5, max_value=6.0).numpy().tolist(), [[1.0, 5.0], [6.0, -2.0]])
+        self.assertEqual(backend.relu([1.0, -1.0]).numpy().tolist(), [1.0, 0.0])
+        value = keras.Input((3,))
+        self.assertEqual((backend.relu(value, 0.1, 6.0).shape, backend.concatenate([value, value]).shape), ((None, 3), (None, 6)))
+        self.assertEqual(backend.clip(x, min_value=0.0, max_value=None).numpy().tolist(), [[1.0, 5.0], [7.0, 0.0]])
+
     def test_names_that_are_gone(self):
         with self.assertRaisesRegex(AttributeError, "image_dataset_from_directory"):
             keras.preprocessing.image.ImageDataGenerator

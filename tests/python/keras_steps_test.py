@@ -52,6 +52,36 @@ class StepsOfOnesOwn(unittest.TestCase):
         for one, other in zip((a[1], *a[2]), (b[1], *b[2])):
             np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6, err_msg=what)
 
+    def test_run_eagerly_may_be_set_afterwards(self):
+        class Model(keras.Model):
+            def __init__(self):
+                super().__init__()
+                self.dense, self.seen = keras.layers.Dense(1), []
+
+            def call(self, x):
+                self.seen.append(x.symbolic)
+                return self.dense(x)
+
+        class Stepping(Model):
+            def test_step(self, data):
+                return {"value": tf.reduce_sum(self(data[0]))}
+        for kind in (Model, Stepping):
+            model = kind()
+            with self.assertRaisesRegex(RuntimeError, "compile\\(\\) the model first"):
+                model.run_eagerly = True
+            model.compile("sgd", "mse", metrics=["mae"])
+            x = np.ones((4, 2), np.float32)
+            model.fit(x, x[:, :1], verbose=0)
+            for eagerly in (True, False):
+                model.run_eagerly = eagerly
+                self.assertIs(model.run_eagerly, eagerly)
+                model.seen = []
+                model.evaluate(x, x[:, :1], verbose=0)
+                self.assertEqual(model.seen[-1] if model.seen else True, not eagerly)
+            iterations = int(model.optimizer.iterations)
+            model.fit(x, x[:, :1], verbose=0)
+            self.assertEqual(int(model.optimizer.iterations), iterations + 1)
+
     def test_arguments_are_the_engines(self):
         x, y, _ = numbers()
         for given in arguments():

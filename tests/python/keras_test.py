@@ -815,15 +815,15 @@ class Data(unittest.TestCase):
         np.testing.assert_array_equal(model(wide).numpy(), wanted)
         self.assertEqual(model.evaluate(wide, y, verbose=0), model.evaluate(columns, y, verbose=0))
         dataset = tf.data.Dataset.from_tensor_slices((wide, y)).batch(3)
-        self.assertAlmostEqual(model.evaluate(dataset, verbose=0), model.evaluate(columns, y, verbose=0), places=6)
+        np.testing.assert_allclose(model.evaluate(dataset, verbose=0), model.evaluate(columns, y, verbose=0), rtol=1e-6)
         model.fit(wide, y, verbose=0)
         model.fit(dataset, verbose=0)
         named = {**columns, "name": np.array(list("uvwxyz"))}
         of_names = tf.data.Dataset.from_tensor_slices((named, y)).batch(3)
-        with self.assertWarnsRegex(UserWarning, "columns of texts, 'name', which are no inputs"):
+        with self.assertWarnsRegex(UserWarning, "string columns, 'name', which are no inputs"):
             self.assertEqual(model.evaluate(named, y, verbose=0), model.evaluate(columns, y, verbose=0))
-        with self.assertWarnsRegex(UserWarning, "columns of texts, 'name'"):
-            self.assertAlmostEqual(model.evaluate(of_names, verbose=0), model.evaluate(columns, y, verbose=0), places=6)
+        with self.assertWarnsRegex(UserWarning, "string columns, 'name'"):
+            np.testing.assert_allclose(model.evaluate(of_names, verbose=0), model.evaluate(columns, y, verbose=0), rtol=1e-6)
         with self.assertRaisesRegex(TypeError, "is no tensor|no tensor can be made"):
             model.evaluate({**columns, "b": np.array(list("uvwxyz"))}, y, verbose=0)
         with self.assertRaisesRegex(ValueError, 'names input "bb", the model has "a", "b"; did you mean "b"'):

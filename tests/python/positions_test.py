@@ -47,6 +47,8 @@ class Positions(unittest.TestCase):
                 self.assertAlmostEqual(got[name], value, places=6) if isinstance(value, float) else self.assertEqual(got[name], value)
         self.assertEqual(keras.layers.SpatialDropout2D(0.5, "channels_last", 7).get_config()["seed"], 7)
         self.assertEqual(keras.layers.DepthwiseConv2D(3, 1, "same", 2).get_config()["depth_multiplier"], 2)
+        attention = keras.layers.GroupQueryAttention(8, 4, 2, 0.25, False).get_config()
+        self.assertEqual((attention["dropout"], attention["use_bias"]), (0.25, False))
         labels, scores = np.array([[1.0, 0.0]], np.float32), np.array([[0.7, 0.3]], np.float32)
         np.testing.assert_allclose(keras.losses.binary_focal_crossentropy(labels, scores, True, 0.3, 1.5).numpy(),
                                    keras.losses.binary_focal_crossentropy(labels, scores, apply_class_balancing=True, alpha=0.3,

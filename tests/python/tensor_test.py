@@ -573,6 +573,13 @@ class Tutorials(unittest.TestCase):
         self.assertNotEqual(first.normal([2]).numpy().tolist(), second.normal([2]).numpy().tolist())
         self.assertIs(tf.random.get_global_generator(), tf.random.get_global_generator())
 
+    def test_gradients_at_kinks_are_those_of_docs_keras(self):
+        for function, expected in ((lambda x: tf.nn.leaky_relu(x, 0.2), 1.0), (tf.nn.selu, 1.7581), (tf.nn.relu, 0.0), (tf.abs, 0.0)):
+            x = tf.Variable(0.0)
+            with tf.GradientTape() as tape:
+                y = function(x)
+            self.assertAlmostEqual(tape.gradient(y, x).numpy(), expected, places=4)
+
     def test_means_of_integers(self):
         self.assertEqual(tf.reduce_mean(tf.constant([1, 2, 4])).numpy(), 2)
         self.assertEqual(tf.reduce_mean(tf.constant([[-1, -2], [4, 5]]), axis=1).numpy().tolist(), [-1, 4])

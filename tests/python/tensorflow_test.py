@@ -30,6 +30,95 @@ class Numbers(unittest.TestCase):
         with self.assertRaises(ValueError):
             tf.constant(1) / tf.constant(2.0)
 
+    def test_operators_on_bits(self):
+        a, b = tf.constant([12, 10]), tf.constant([10, 6])
+        for made, expected in ((a & b, [8, 2]), (a | b, [14, 14]), (a ^ b, [6, 12]), (~a, [-13, -11]), (1 & a, [0, 0]), (3 | a, [15, 11]),
+                               (5 ^ a, [9, 15]), (tf.Variable([6]) & 3, [2]), (tf.function(lambda x: ~x ^ 1)(a), [-14, -12])):
+            self.assertEqual((made.numpy().tolist(), made.dtype), (expected, tf.int32))
+        self.assertEqual((tf.constant([250], tf.uint8) & 15).numpy().tolist(), [10])
+        self.assertEqual((~tf.constant([250], tf.uint8)).numpy().tolist(), [5])
+        self.assertEqual((~tf.constant([True]) | (tf.constant([True]) & True)).numpy().tolist(), [True])
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "takes booleans"):
+            tf.constant([1.0]) & 1.0
+
+    def test_integers_divided_by_0_are_0(self):
+        a = tf.constant([7, -7, 0])
+        self.assertEqual(((a // 0).numpy().tolist(), (a % 0).numpy().tolist()), ([0, 0, 0], [0, 0, 0]))
+
+    def test_remainders_that_are_truncated(self):
+        for x, y, expected in ((7, -3, 1), (-7, 3, -1), (-2**31, 3, -2), (-7.5, 2.0, -1.5), (1e20, 3.0, np.fmod(np.float32(1e20), 3))):
+            self.assertEqual(tf.truncatemod(x, y).numpy(), expected)
+            self.assertEqual(tf.keras.ops.fmod(x, y).numpy(), expected)
+
+    def test_arguments_have_tensorflows_names(self):
+        x = tf.constant([1.0, -2.0])
+        np.testing.assert_allclose(tf.atan2(y=1.0, x=2.0).numpy(), np.arctan2(1.0, 2.0), rtol=1e-6)
+        np.testing.assert_allclose(tf.math.atan2(y=x, x=x + 1.0).numpy(), np.arctan2([1.0, -2.0], [2.0, -1.0]), rtol=1e-6)
+        for beta in (1.0, 2.0, tf.constant(2.0)):
+            for function in (tf.nn.silu, tf.nn.swish):
+                np.testing.assert_allclose(function(features=x, beta=beta).numpy(), (x * tf.sigmoid(beta * x)).numpy(), rtol=1e-6)
+        self.assertEqual(tf.nn.relu(features=x).numpy().tolist(), [1.0, 0.0])
+        self.assertEqual(tf.stop_gradient(input=tf.identity(input=x)).numpy().tolist(), [1.0, -2.0])
+        self.assertEqual(tf.nn.conv1d(tf.ones([1, 4, 1]), tf.ones([2, 1, 1]), stride=2, padding="VALID").shape, (1, 2, 1))
+        self.assertEqual(tf.Variable(1.0).assign_add(delta=2.0).assign_sub(delta=0.5).numpy(), 2.5)
+        self.assertEqual(tf.vectorized_map(lambda y: y * 2.0, x, True, False).numpy().tolist(), [2.0, -4.0])
+        self.assertEqual(tf.foldl(lambda a, b: a - b, x, 1.0, 10, True).numpy(), 2.0)
+
+    def test_spaces_between_integers_are_float64(self):
+        for start, stop in ((0, 1), (0, 1.0), (tf.constant(0), tf.constant(1)), (np.float64(0.0), 1.0)):
+            made = tf.linspace(start, stop, 5)
+            self.assertEqual((made.dtype, made.numpy().tolist()), (tf.float64, [0.0, 0.25, 0.5, 0.75, 1.0]))
+        self.assertIs(tf.linspace(0.0, 1, 3).dtype, tf.float32)
+        self.assertEqual(tf.linspace([0.0, 1.0], [1.0, 3.0], 3, axis=-1).numpy().tolist(), [[0.0, 0.5, 1.0], [1.0, 2.0, 3.0]])
+
+    def test_segments(self):
+        x = tf.constant([[1.0, -2.0], [4.0, 5.0]])
+        for function, expected in ((tf.math.unsorted_segment_sum, [[0, 0], [1, -2]]), (tf.math.unsorted_segment_mean, [[0, 0], [1, -2]]),
+                                   (tf.math.unsorted_segment_max, [[-np.inf] * 2, [1, -2]]), (tf.math.unsorted_segment_prod, [[1, 1], [1, -2]])):
+            made = np.maximum(function(x, [1, -1], 2).numpy(), -1e30)
+            self.assertEqual(made.tolist(), np.maximum(np.array(expected, np.float32), np.float32(-1e30)).tolist(), "negative ids are left out")
+            self.assertEqual(function(tf.ones([2, 3, 2]), [[0, 1, 1], [1, 1, 0]], 2).shape, (2, 2))
+        for function, expected in ((tf.math.segment_sum, [[5, 3]]), (tf.math.segment_mean, [[2.5, 1.5]]), (tf.math.segment_max, [[4, 5]])):
+            self.assertEqual(function(x, [0, 0]).numpy().tolist(), expected)
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, f"unsorted_{function.__name__} takes others"):
+                function(x, [1, 0])
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "is 2, but there are 2 rows"):
+            tf.math.unsorted_segment_sum(x, [0, 2], 2)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, r"in \[0, 6\)"):
+            tf.unravel_index([6], [2, 3])
+
+    def test_substrings(self):
+        self.assertEqual([tf.strings.substr("hello", *part) for part in ((1, 2), (-3, 2), (5, 1), (1, -1))], ["el", "ll", "", "ello"])
+        self.assertEqual(tf.strings.substr(["hello", "world"], [1, 2], [2, 3]).numpy().tolist(), [b"el", b"rld"])
+        self.assertEqual(tf.strings.substr("h\u00e9llo", 1, 1, "UTF8_CHAR"), "\u00e9")
+        for pos in (6, -6):
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, f"pos {pos} is outside"):
+                tf.strings.substr("hello", pos, 1)
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "encode_base64"):
+            tf.strings.to_hash_bucket_fast([b"\xff"], 10)
+
+    def test_gradients_that_pass_through(self):
+        x = tf.Variable([1e8, 0.4])
+        with tf.GradientTape() as tape:
+            y = tf.grad_pass_through(lambda z: tf.round(z * 1e-9))(x)
+        self.assertEqual((y.numpy().tolist(), tape.gradient(y, x).numpy().tolist()), ([0.0, 0.0], [1.0, 1.0]))
+
+    def test_jacobians_of_what_is_not_connected_are_zeros(self):
+        x, y = tf.constant([1.0, 2.0]), tf.constant([3.0])
+        for unconnected in ("none", tf.UnconnectedGradients.ZERO):
+            with tf.GradientTape() as tape:
+                tape.watch([x, y])
+                z = x * x
+            self.assertEqual(tape.jacobian(z, y, unconnected).numpy().tolist(), [[0.0], [0.0]])
+
+    def test_cases_that_exclude_each_other(self):
+        def made(a, b):
+            return tf.case([(a, lambda: tf.constant(1)), (b, lambda: tf.constant(2))], lambda: tf.constant(3), exclusive=True)
+        for function in (made, tf.function(made)):
+            self.assertEqual([int(function(tf.constant(a), tf.constant(b))) for a, b in ((True, False), (False, True), (False, False))], [1, 2, 3])
+            with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "more than one predicate is true"):
+                function(tf.constant(True), tf.constant(True)).numpy()
+
     def test_what_is_no_tensor_is_refused(self):
         for wrong in (1j, [1j, 2.0], None, [[1], [2, 3]]):
             for kind in (ValueError, TypeError):
@@ -269,6 +358,15 @@ class Images(unittest.TestCase):
                          [[0.0, 2.0], [1.0, 3.0]])
         self.expect(i.extract_patches(self.batch, [1, 3, 3, 1], [1, 5, 5, 1], [1, 1, 1, 1], "VALID"), (2, 2, 3, 27), 167.88)
 
+    def test_resized_images_are_float32(self):
+        for dtype in (tf.float16, tf.float64, tf.bfloat16, tf.int32, tf.uint8):
+            image = tf.cast(tf.reshape(tf.range(48), [4, 4, 3]), dtype)
+            for size in ([2, 2], [4, 4]):
+                self.assertIs(tf.image.resize(image, size, "nearest").dtype, dtype)
+                for method in ("bilinear", "bicubic", "area"):
+                    self.assertIs(tf.image.resize(image, size, method).dtype, tf.float32)
+            self.assertEqual(tf.image.resize(image, [4, 4]).numpy().tolist(), tf.cast(image, tf.float32).numpy().tolist())
+
     def test_measures(self):
         i = tf.image
         self.expect(i.psnr(self.floats, i.flip_left_right(self.floats), 1.0), (), 9.46)
@@ -354,6 +452,12 @@ class Pipelines(unittest.TestCase):
                 writer.write(b"a")
             with self.assertRaisesRegex(NotImplementedError, "not compressed"):
                 tf.io.TFRecordWriter(path, "GZIP")
+
+    def test_older_choices_go_on_behind_the_end_of_a_dataset(self):
+        parts = [tf.data.Dataset.from_tensor_slices([1]), tf.data.Dataset.from_tensor_slices([2, 3])]
+        choice = tf.data.Dataset.from_tensor_slices(np.array([0, 0, 1, 1], np.int64))
+        self.assertEqual([int(x) for x in tf.data.experimental.choose_from_datasets(parts, choice)], [1, 2, 3])
+        self.assertEqual([int(x) for x in tf.data.Dataset.choose_from_datasets(parts, choice)], [1])
 
     def test_counts_and_kinds(self):
         self.assertEqual(rows(Data.from_tensor_slices([3, 1, 3]).unique()), [3, 1])
@@ -596,6 +700,21 @@ class Rest(unittest.TestCase):
         for wrong, words in ((b"no", "WAV"), (whole[:40], "no samples"), (whole.replace(b"\x10\x00data", b"\x08\x00data"), "8 bits")):
             with self.assertRaisesRegex(tf.errors.InvalidArgumentError, words):
                 tf.audio.decode_wav(wrong)
+
+    def test_settings_of_files_are_heeded_or_refused(self):
+        image = np.arange(8 * 8 * 3, dtype=np.uint8).reshape(8, 8, 3)
+        whole = tf.io.encode_jpeg(image, "rgb")
+        self.assertEqual(tf.io.decode_jpeg(whole, fancy_upscaling=False, dct_method="INTEGER_FAST").shape, (8, 8, 3))
+        for refused in (lambda: tf.io.decode_jpeg(whole, 3, 2), lambda: tf.io.decode_jpeg(whole, try_recover_truncated=True),
+                        lambda: tf.io.decode_and_crop_jpeg(whole, [0, 0, 2, 2], ratio=2), lambda: tf.io.encode_jpeg(image, progressive=True),
+                        lambda: tf.io.encode_jpeg(image, chroma_downsampling=False), lambda: tf.train.latest_checkpoint(".", "other"),
+                        lambda: tf.io.TFRecordWriter("never_written", tf.io.TFRecordOptions("GZIP"))):
+            with self.assertRaises(NotImplementedError):
+                refused()
+        with self.assertRaisesRegex(ValueError, "grayscale"):
+            tf.io.encode_jpeg(image, "grayscale")
+        with self.assertRaisesRegex(tf.errors.InvalidArgumentError, "not within the image of 8 x 8"):
+            tf.io.decode_and_crop_jpeg(whole, [0, 4, 2, 5])
 
     def test_quality_of_images(self):
         image = tf.constant(np.random.default_rng(0).uniform(size=(16, 16, 3)).astype(np.float32))

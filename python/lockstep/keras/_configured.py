@@ -120,7 +120,7 @@ def configuration(kind, class_name, arguments):
         config.pop("data_format", None)
         if image_data_format() != "channels_last":
             config["data_format"] = image_data_format()
-    # None is what Keras has where the engine has an empty list: not said.
+    # Keras has None where the engine has an empty list.
     return {name: value for name, value in config.items() if not (value is None and (name in ("name", "dtype") or known.get(name) == []))}
 
 

@@ -4,12 +4,12 @@ import os
 
 import numpy as np
 
-from .. import _lockstep, data, nest, ops
+from .. import _lockstep, data, dtypes, nest, ops
 from .._texts import TextDataset, Texts
 from ..audio import decode_wav
 from ..io import read_file
 from ..tensor import convert_to_tensor, is_tensor
-from .backend import standardize_data_format
+from .backend import floatx, standardize_data_format
 from .ops import image as _images
 
 
@@ -290,24 +290,30 @@ def _pillow():
 
 
 def array_to_img(x, data_format=None, scale=True, dtype=None):
-    """An image of the package Pillow."""
-    x = np.asarray(x, np.float32)
-    if x.ndim != 3 or x.shape[-1 if data_format != "channels_first" else 0] not in (1, 3, 4):
+    """An image of the package Pillow, computed in this dtype; one channel with values above 255 makes one of 32-bit integers."""
+    channels_first = standardize_data_format(data_format) == "channels_first"
+    x = np.asarray(x, dtypes.as_dtype(dtype or floatx()).as_numpy_dtype)
+    if x.ndim != 3 or x.shape[0 if channels_first else -1] not in (1, 3, 4):
         raise ValueError(f"array_to_img: takes an image of 1, 3 or 4 channels, received shape {x.shape}")
-    if data_format == "channels_first":
+    if channels_first:
         x = x.transpose(1, 2, 0)
     if scale:
+        if x.dtype.kind != "f":
+            raise TypeError(f"array_to_img: values are scaled to [0, 255] as floating point numbers, received dtype={x.dtype.name}; give scale=False or "
+                            "leave dtype out")
         x = x - x.min()
-        x = x / (x.max() or 1.0) * 255
+        x = x / (x.max() or x.dtype.type(1)) * x.dtype.type(255)
+    if x.shape[-1] == 1 and x.max() > 255:
+        return _pillow().fromarray(x[..., 0].astype(np.int32), "I")
     x = x.astype(np.uint8)
     return _pillow().fromarray(x[..., 0] if x.shape[-1] == 1 else x, {1: "L", 3: "RGB", 4: "RGBA"}[x.shape[-1]])
 
 
 def img_to_array(img, data_format=None, dtype=None):
     """An image, with its channels, as an array."""
-    x = np.asarray(img, dtype or "float32")
+    x = np.asarray(img, dtypes.as_dtype(dtype or floatx()).as_numpy_dtype)
     x = x[..., None] if x.ndim == 2 else x
-    return x.transpose(2, 0, 1) if data_format == "channels_first" else x
+    return x.transpose(2, 0, 1) if standardize_data_format(data_format) == "channels_first" else x
 
 
 def load_img(path, color_mode="rgb", target_size=None, interpolation="nearest", keep_aspect_ratio=False):

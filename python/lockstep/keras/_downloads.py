@@ -1,7 +1,6 @@
 """keras.utils.get_file: files that scripts fetch once and find in a folder from then on. What reads archives and asks servers is imported
 where it is needed: most programs need neither, and it takes as long as all of the package."""
 
-import hashlib
 import os
 import zlib
 
@@ -56,6 +55,7 @@ def _is_file_of(path, expected, algorithm):
         raise ValueError(f"get_file: hash_algorithm is auto, sha256, md5 or crc32, received {algorithm!r}")
     if algorithm == "auto":
         algorithm = "sha256" if len(str(expected)) == 64 else "md5"
+    import hashlib
     made = hashlib.new(algorithm) if algorithm != "crc32" else None
     sum_of_bits = 0
     with open(path, "rb") as file:

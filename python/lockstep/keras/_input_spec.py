@@ -1,4 +1,4 @@
-"""What a layer that is written in Python says of its inputs, and the check of what it is called with."""
+"""InputSpec of layers written in Python, and the check of the inputs that they are called with."""
 
 from .. import nest
 from .backend import standardize_dtype
@@ -57,7 +57,7 @@ class InputSpec:
 
 
 def check(layer, inputs):
-    """An error where the inputs are not what the layer's input_spec says."""
+    """An error where the inputs do not match the layer's input_spec."""
     specs = nest.flatten(layer.input_spec)
     if isinstance(inputs, dict) and all(spec is not None and spec.name for spec in specs):
         missing = [spec.name for spec in specs if spec.name not in inputs]

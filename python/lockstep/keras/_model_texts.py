@@ -58,7 +58,7 @@ class TakesTexts:
         return self._without_other_texts(x) if stage is None or x is None else stage.of(x)
 
     def _without_other_texts(self, x):
-        """The data of a model of numbers: a table may have columns of texts, too, that are no input."""
+        """The data without string columns that are no input of the model."""
         of_rows = isinstance(x, TextDataset)
         columns = first_of(x)[0] if of_rows else x
         if self._is_written or not isinstance(columns, dict) or not set(self.input_names) <= set(columns):
@@ -66,7 +66,7 @@ class TakesTexts:
         others = [name for name in columns if name not in self.input_names and is_text(columns[name])]
         if not others:
             return x
-        warnings.warn(f'the data has columns of texts, {", ".join(map(repr, others))}, which are no inputs of model "{self.name}": they are not used',
+        warnings.warn(f'the data has string columns, {", ".join(map(repr, others))}, which are no inputs of model "{self.name}": they are not used',
                       stacklevel=5)  # the line that calls fit or one of its kin
 
         def kept(row):

@@ -9,15 +9,15 @@ import numpy as np
 from .. import dtypes, nn
 from .._lockstep import Variable
 from ..tensor import convert_to_tensor
-from . import ops, random
+from . import activations, ops, random
 from .backend import epsilon, floatx
 from .utils import PyDataset
 
 # --- keras.backend -------------------------------------------------------------------------------------------------------
 
 # Functions that are called the same among keras.ops, with the same arguments in the same order.
-_SAME = """abs all any arange argmax argmin cast clip concatenate cos cumprod cumsum equal exp expand_dims greater greater_equal less less_equal
-log max maximum mean min minimum not_equal ones_like prod relu reshape round shape sigmoid sign sin softmax softplus softsign sqrt square squeeze
+_SAME = """abs all any arange cast cos equal exp greater greater_equal less less_equal
+log max maximum mean min minimum not_equal ones_like prod reshape round shape sigmoid sign sin softmax softplus softsign sqrt square squeeze
 stack std stop_gradient sum tanh tile transpose var zeros_like elu hard_sigmoid dot""".split()
 functions = {name: getattr(ops, name) for name in _SAME}
 
@@ -25,6 +25,54 @@ functions = {name: getattr(ops, name) for name in _SAME}
 def _older(function):
     functions[function.__name__] = function
     return function
+
+
+@_older
+def argmax(x, axis=-1):
+    """The place of the largest element along an axis."""
+    return ops.argmax(x, axis)
+
+
+@_older
+def argmin(x, axis=-1):
+    """The place of the smallest element along an axis."""
+    return ops.argmin(x, axis)
+
+
+@_older
+def clip(x, min_value, max_value):
+    """x within [min_value, max_value]; None: no limit."""
+    return ops.clip(x, -np.inf if min_value is None else min_value, np.inf if max_value is None else max_value)
+
+
+@_older
+def concatenate(tensors, axis=-1):
+    """Joined along an axis."""
+    return ops.concatenate(tensors, axis)
+
+
+@_older
+def cumsum(x, axis=0):
+    """The sums up to each element along an axis."""
+    return ops.cumsum(x, axis)
+
+
+@_older
+def cumprod(x, axis=0):
+    """The products up to each element along an axis."""
+    return ops.cumprod(x, axis)
+
+
+@_older
+def expand_dims(x, axis=-1):
+    """A dimension of size 1 at this place."""
+    return ops.expand_dims(x, axis)
+
+
+@_older
+def relu(x, alpha=0.0, max_value=None, threshold=0.0):
+    """max(x, 0), with a slope below the threshold and a largest value."""
+    return activations.relu(x, alpha, max_value, threshold)
 
 
 @_older

@@ -38,6 +38,8 @@ _SIGNATURES = {"layer": {
     "LayerNormalization": f"axis epsilon center scale {_SCALED} {_RULES}",
     "MultiHeadAttention": "num_heads key_dim value_dim dropout use_bias output_shape attention_axes sliding_window flash_attention "
                           f"{_WEIGHTS} use_gate seed",
+    "GroupQueryAttention": "head_dim num_query_heads num_key_value_heads dropout use_bias sliding_window flash_attention "
+                           f"{_WEIGHTS} use_gate seed",
     "LSTM": f"units {_BEGINNING} unit_forget_bias {_RECURRENT} seed {_STATES} unroll use_cudnn",
     "GRU": f"units {_BEGINNING} {_RECURRENT} seed {_STATES} unroll reset_after use_cudnn",
     "SimpleRNN": "units activation use_bias kernel_initializer recurrent_initializer bias_initializer "

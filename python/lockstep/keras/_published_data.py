@@ -1,5 +1,6 @@
 """Data sets in the files that Keras publishes. They are read where they lie, and never fetched unasked."""
 
+import io
 import json
 import os
 import pickle
@@ -29,14 +30,26 @@ def _file(caller, path):
     return place
 
 
-def arrays(caller, path, names, holds_lists=False):
-    """The arrays of these names; lists of different lengths are pickled in files of NumPy's."""
+def arrays(caller, path, names):
+    """The arrays of these names in a file of NumPy's."""
+    import zipfile  # which few programs need
     place = _file(caller, path)
-    with np.load(place, allow_pickle=holds_lists) as file:
-        missing = [name for name in names if name not in file.files]
+    with zipfile.ZipFile(place) as file:
+        there = [name.removesuffix(".npy") for name in file.namelist()]
+        missing = [name for name in names if name not in there]
         if missing:
-            raise ValueError(f"keras.datasets.{caller}: {place!r} has no array {missing[0]!r}; it has {', '.join(file.files)}")
-        return [file[name] for name in names]
+            raise ValueError(f"keras.datasets.{caller}: {place!r} has no array {missing[0]!r}; it has {', '.join(there)}")
+        return [_array(file.read(f"{name}.npy")) for name in names]
+
+
+def _array(contents):
+    """An array; lists of different lengths are pickled, and read without calling what a pickle may name."""
+    file = io.BytesIO(contents)
+    header = np.lib.format.read_array_header_1_0 if np.lib.format.read_magic(file) == (1, 0) else np.lib.format.read_array_header_2_0
+    if header(file)[2].hasobject:
+        return _Arrays(file).load()
+    file.seek(0)
+    return np.lib.format.read_array(file, allow_pickle=False)
 
 
 def _shuffled(numbers, *arrays):
@@ -74,7 +87,7 @@ def _as_objects(texts):
 
 def imdb(path="imdb.npz", num_words=None, skip_top=0, maxlen=None, seed=113, start_char=1, oov_char=2, index_from=3):
     """Reviews of films as lists of numbers of words, the more frequent a word the smaller its number, and whether they are positive."""
-    x_train, y_train, x_test, y_test = arrays("imdb", path, ("x_train", "y_train", "x_test", "y_test"), holds_lists=True)
+    x_train, y_train, x_test, y_test = arrays("imdb", path, ("x_train", "y_train", "x_test", "y_test"))
     numbers, halves = np.random.RandomState(seed), []
     for x, y in (_shuffled(numbers, x_train, y_train), _shuffled(numbers, x_test, y_test)):
         x = _marked(x, start_char, index_from)
@@ -86,7 +99,7 @@ def imdb(path="imdb.npz", num_words=None, skip_top=0, maxlen=None, seed=113, sta
 
 def reuters(path="reuters.npz", num_words=None, skip_top=0, maxlen=None, test_split=0.2, seed=113, start_char=1, oov_char=2, index_from=3):
     """News in 46 topics as lists of numbers of words, the more frequent a word the smaller its number."""
-    x, y = _shuffled(np.random.RandomState(seed), *arrays("reuters", path, ("x", "y"), holds_lists=True))
+    x, y = _shuffled(np.random.RandomState(seed), *arrays("reuters", path, ("x", "y")))
     x = _marked(x, start_char, index_from)
     if maxlen:
         x, y = _shorter_than(maxlen, x, y)

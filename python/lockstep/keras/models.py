@@ -65,6 +65,9 @@ def _engine_loss(loss):
     return losses_module.as_loss(loss)._handle
 
 
+_RUN_EAGERLY = 5  # its place among the arguments of the engine's compile()
+
+
 # --- models --------------------------------------------------------------------------------------------------------------
 
 class Model(TakesTexts, Layer):
@@ -183,6 +186,24 @@ class Model(TakesTexts, Layer):
                 return None
             return optimizers_module.wrapped(self._handle.optimizer())
         return self._compiled["optimizer"]
+
+    @property
+    def run_eagerly(self):
+        """Whether steps run op by op; set by compile(), or by this attribute afterwards."""
+        return bool(self._compiled and self._compiled["run_eagerly"])
+
+    @run_eagerly.setter
+    def run_eagerly(self, value):
+        if self._compiled is None:
+            raise RuntimeError("run_eagerly: compile() the model first; it takes run_eagerly, too")
+        self._compiled["run_eagerly"] = bool(value)
+        self.__dict__["_python_steps"] = {}
+        if "_compile_settings" not in self.__dict__:  # compiled by a file
+            self._compile_stage(self._handle.compile_config())
+        settings = list(self._compile_settings)
+        settings[_RUN_EAGERLY] = bool(value)
+        self.__dict__["_compile_settings"] = tuple(settings)
+        self._handle.compile(*settings)
 
     @property
     def loss(self):

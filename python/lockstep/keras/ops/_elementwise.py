@@ -90,7 +90,7 @@ cbrt = _op(lambda x: _tf.sign(_float(x)) * _tf.pow(_tf.abs(_float(x)), 1.0 / 3.0
 deg2rad, rad2deg = _op(lambda x: _float(x) * (_math.pi / 180.0)), _op(lambda x: _float(x) * (180.0 / _math.pi))
 signbit = _op(lambda x: _tf.less(_tensor(x), 0) if not _tensor(x).dtype.is_floating else
               _tf.logical_or(_tf.less(x, 0.0), _tf.less(_tf.reciprocal(_tf.where(_tf.equal(x, 0.0), x, _tf.ones_like(_tensor(x)))), 0.0)))
-fmod = _op(lambda x1, x2: _truncated_rest(*_joined(x1, x2)))
+fmod = _op(lambda x1, x2: _tf.truncatemod(*_joined(x1, x2)))
 ldexp = _op(lambda x1, x2: _float(x1) * exp2(_tensor(x2, _float(x1).dtype)))
 
 
@@ -158,12 +158,6 @@ def i0(x):
     large = _tf.maximum(size, 15.0)
     far = _tf.exp(large) * _tf.rsqrt(large * (2.0 * _math.pi)) * _series(1.0 / large, far_terms)
     return _ops.cast(_tf.where(_tf.less(size, 15.0), near, far), x.dtype)
-
-
-def _truncated_rest(a, b):
-    below = _tf.less(a, 0)
-    rest = _tf.floormod(_tf.where(below, -a, a), _tf.abs(b))  # not abs(a), whose gradient at 0 is 0
-    return _tf.where(below, -rest, rest)
 
 
 @_op

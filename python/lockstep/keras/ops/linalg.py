@@ -220,19 +220,36 @@ def qr(x, mode="reduced"):
     return _ops.cast(q, given.dtype), _ops.cast(r, given.dtype)
 
 
+def _least_squares(cutoff):
+    """The smallest solution by singular values. Its gradient is that of the pseudoinverse: those of singular vectors are infinite where two
+    values are equal."""
+    @custom_gradient
+    def solved(a, b):
+        u, s, v = svd(a, full_matrices=False)
+        kept = _tf.greater_equal(s, _tf.reduce_max(s, -1, True) * cutoff)
+        inverse = _tf.where(kept, _tf.reciprocal(_tf.where(kept, s, _tf.ones_like(s))), _tf.zeros_like(s))
+        pseudoinverse = _tf.matmul(_transposed(v) * inverse, u, transpose_b=True)
+        x = _tf.matmul(pseudoinverse, b)
+
+        def grad(g):
+            to_b = _tf.matmul(pseudoinverse, g, transpose_a=True)
+            made = -_tf.matmul(to_b, x, transpose_b=True)
+            made = made + _tf.matmul(b - _tf.matmul(a, x), _tf.matmul(pseudoinverse, to_b), transpose_b=True)
+            outside = g - _tf.matmul(pseudoinverse, _tf.matmul(a, g))
+            return made + _tf.matmul(_tf.matmul(pseudoinverse, x, transpose_a=True), outside, transpose_b=True), to_b
+        return x, grad
+    return solved
+
+
 @_op
 def lstsq(a, b, rcond=None):
-    """x for which the squares of a x - b are least; the smallest one where there are several."""
+    """The x that minimizes the squares of a x - b; the smallest one where there are several. Singular values below rcond times the largest one
+    count as 0; by default the machine epsilon times the larger dimension of a."""
     a, b = _joined_float(a, b)
     if a.ndim != 2:
         raise ValueError(f"lstsq: takes one matrix, received shape {a.shape}")
     b, vector = _right_side(a, b, "lstsq")
-    if a.shape[0] >= a.shape[1]:
-        q, r = qr(a)
-        made = solve_triangular(r, _tf.matmul(q, b, transpose_a=True))
-    else:
-        q, r = qr(_transposed(a))
-        made = _tf.matmul(q, solve_triangular(_transposed(r), b, lower=True))
+    made = _least_squares(float(_max(*a.shape) * _epsilon(a) if rcond is None else _epsilon(a) if rcond < 0 else rcond))(a, b)
     return _tf.squeeze(made, [-1]) if vector else made
 
 
@@ -381,9 +398,12 @@ def eigh(x):
     return _ops.cast(values, given.dtype), _ops.cast(vectors, given.dtype)
 
 
+def _epsilon(x):
+    return 1.1920929e-07 if x.dtype is not dtypes.float64 else 2.220446049250313e-16
+
+
 def _tolerance(x, s, given):
-    eps = 1.1920929e-07 if x.dtype is not dtypes.float64 else 2.220446049250313e-16
-    given = _max(*x.shape[-2:]) * eps if given is None else given
+    given = _max(*x.shape[-2:]) * _epsilon(x) if given is None else given
     return _tf.reduce_max(s, -1, True) * given
 
 
