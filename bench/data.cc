@@ -15,8 +15,8 @@
 #include <stdexcept>
 #include <thread>
 
-#include "base/crc32c.h"
 #include "lockstep/base/clock.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/data/explain.h"
 #include "lockstep/data/files.h"
 #include "lockstep/data/image.h"

@@ -23,10 +23,10 @@ std::string_view source_root() {
 bool CallSite::in_library(std::source_location where) {
   const std::string_view file = where.file_name();
   if (file.starts_with(source_root())) {
-    // Tests stand beside the sources, and the tool is a program like any other: both use the library.
+    // Tests stand beside the sources, but are programs that use the library.
     const std::string_view rest = file.substr(source_root().size());
-    return !rest.starts_with("cli/") && rest.find("_test.") == std::string_view::npos &&
-           rest.find("_fuzz.") == std::string_view::npos && rest.find("/testdata/") == std::string_view::npos;
+    return rest.find("_test.") == std::string_view::npos && rest.find("_fuzz.") == std::string_view::npos &&
+           rest.find("/testdata/") == std::string_view::npos;
   }
   return file.find("include/lockstep/") != std::string_view::npos ||
          file.find("/include/c++/") != std::string_view::npos;

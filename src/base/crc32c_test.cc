@@ -1,4 +1,4 @@
-#include "base/crc32c.h"
+#include "lockstep/base/crc32c.h"
 
 #include <gtest/gtest.h>
 

@@ -9,6 +9,7 @@
 
 #include "cli/run_data.h"
 #include "cli/trained.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/errors.h"
 #include "lockstep/base/files.h"
 #include "lockstep/base/folder_lock.h"
@@ -136,11 +137,22 @@ class SameRun final : public keras::CallbackBase {
   bool needs_every_batch() const override { return false; }
   std::string state_name() const override { return "SameRun"; }
   void visit_state(keras::CallbackState& state) override {
+    if (state.restores()) {
+      keras::CallbackState::Tensors saved = state.take();
+      if (saved.empty()) {
+        log(LogLevel::warning,
+            "the backup was written by a version that did not record the run's settings and data: whether "
+            "they are the same as in this run is not checked");
+        return;
+      }
+      state = keras::CallbackState(std::move(saved));
+    }
     for (const auto& [name, value] : settings_) {
       std::string saved = value;
       state(name, saved);
       require(saved == value, ErrorCode::invalid_argument, std::source_location::current(),
-              "it is of a run with ", name, " ", saved, ", this one has ", value);
+              "it is of a run with ", name, " ", saved, ", this one has ", value,
+              "; to go on with it, set that back");
     }
   }
 
@@ -148,28 +160,24 @@ class SameRun final : public keras::CallbackBase {
   Settings settings_;
 };
 
-// The same in every process of this program.
+// The same with every build of this program, so that a run goes on after an upgrade. It reads the examples
+// once, at about the speed of memory.
 class Checksum {
  public:
-  void add(std::string_view bytes) { sum_ = 31 * sum_ + std::hash<std::string_view>()(bytes); }
+  void add(std::string_view bytes) { sum_ = crc32c(bytes, sum_); }
   void add(const TensorList& tensors) {
     for (const Tensor& tensor : tensors) {
       if (!tensor.defined()) continue;
-      if (tensor.dtype() == DType::float32)
-        add_elements<float>(tensor);
-      else
-        add_elements<double>(cast(tensor, DType::float64));
+      dispatch(tensor.dtype(), [&]<class T>() {
+        const Elements<T> elements = tensor.numpy<T>();
+        add(std::string_view(reinterpret_cast<const char*>(elements.data()), elements.size_bytes()));
+      });
     }
   }
-  std::string text() const { return fmt::format("of checksum {:016x}", sum_); }
+  std::string text() const { return fmt::format("of checksum {:08x}", sum_); }
 
  private:
-  template <class T>
-  void add_elements(const Tensor& tensor) {
-    const Elements<T> elements = tensor.numpy<T>();
-    add(std::string_view(reinterpret_cast<const char*>(elements.data()), elements.size_bytes()));
-  }
-  size_t sum_ = 0;
+  uint32_t sum_ = 0;
 };
 
 // What decides on a run's bits, but for how many epochs it makes, and on which devices.
@@ -192,7 +200,7 @@ SameRun::Settings settings_of(const RunFile& run, const RunData& data) {
                                                                         : run.model.json.dump()},
           {"compile", written.contains("compile") ? written.at("compile").dump() : "{}"},
           {"fit", fit.dump()},
-          {"initial_weights", Json(run.initial_weights).dump()},
+          {"initial_weights", run.initial_weights.empty() ? "none" : file(run.initial_weights)},
           {"training examples", examples(data.train)},
           {"validation examples", examples(data.validation)}};
 }

@@ -189,14 +189,15 @@ class Loader {
     require(size.size() == 2, ErrorCode::invalid_argument, std::source_location::current(),
             "image_size must be [height, width], since the model takes images of any size");
     keras::utils::ImageExamples examples = keras::utils::image_dataset_from_directory(
-        run_.resolve(source.path),
-        {.image_size = size,
-         .color_mode = channels == 1   ? "grayscale"
-                       : channels == 3 ? "rgb"
-                                       : "rgba",
-         .interpolation = source.interpolation,
-         .crop_to_aspect_ratio = source.crop_to_aspect_ratio,
-         .files = {.shuffle = options_.shuffle, .seed = static_cast<uint64_t>(run_.seed)}});
+        run_.resolve(source.path), {.image_size = size,
+                                    .color_mode = channels == 1   ? "grayscale"
+                                                  : channels == 3 ? "rgb"
+                                                                  : "rgba",
+                                    .interpolation = source.interpolation,
+                                    .crop_to_aspect_ratio = source.crop_to_aspect_ratio,
+                                    .files = {.label_mode = options_.labels ? "int" : "none",
+                                              .shuffle = options_.shuffle,
+                                              .seed = static_cast<uint64_t>(run_.seed)}});
     ImageFolderSource named = source;
     if (source.class_names.empty())
       named.class_names = examples.class_names;

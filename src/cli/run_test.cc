@@ -10,9 +10,12 @@
 #include <sstream>
 
 #include "cli/run_data.h"
+#include "lockstep/base/log.h"
 #include "lockstep/data/image.h"
 #include "lockstep/keras/applications.h"
+#include "lockstep/keras/callbacks.h"
 #include "lockstep/keras/layers.h"
+#include "lockstep/keras/run_record.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/math.h"
 #include "lockstep/ops/random.h"
@@ -137,7 +140,7 @@ TEST_F(RunTest, ABackupOfAnotherRunIsRefused) {
   ASSERT_TRUE(std::filesystem::exists(folder_ / "b/backup.safetensors"));
 
   EXPECT_THAT(mistake(run("3", "", "\"sgd\"", R"(, "seed": 4)")),
-              HasSubstr("it is of a run with seed 0, this one has 4"));
+              HasSubstr("it is of a run with seed 0, this one has 4; to go on with it, set that back"));
   EXPECT_THAT(mistake(run("3", "", "{\"class_name\": \"SGD\", \"config\": {\"learning_rate\": 0.5}}", "")),
               HasSubstr("it is of a run with compile {"));
   EXPECT_THAT(mistake(run("3", R"(, "validation_freq": 2)", "\"sgd\"", "")),
@@ -162,6 +165,64 @@ TEST_F(RunTest, ABackupOfAnotherRunIsRefused) {
   // More epochs, other words on the way and another place for the results are no other run.
   EXPECT_EQ(mistake(run("3", R"(, "verbose": 0)", "\"sgd\"", R"(, "output": "out")")), "no error");
   EXPECT_EQ(Json::read_file((folder_ / "out/history.json").string()).at("loss").items().size(), 3u);
+}
+
+// As versions before wrote it: the run goes on, for nothing says that it is another one.
+TEST_F(RunTest, ABackupWithoutTheSettingsOfItsRunIsTakenWithAWarning) {
+  const auto run = [&](const char* epochs) {
+    return std::string(R"({"model": "mlp", "backup": "b", "output": "out", "fit": {"epochs": )") + epochs +
+           "}, " + kDigits + "}";
+  };
+  const RunFile first = parsed(run("1"));
+  const keras::Model model = make_model(first);
+  model.compile({.optimizer = "adam",
+                 .loss = keras::losses::SparseCategoricalCrossentropy({.from_logits = true}),
+                 .metrics = {"accuracy"}});
+  model.fit(data_of(load_data(first, model).train),
+            {.batch_size = first.fit.batch_size,
+             .epochs = 1,
+             .verbose = 0,
+             .callbacks = {keras::callbacks::RunRecord((folder_ / "out").string()),
+                           keras::callbacks::BackupAndRestore((folder_ / "b").string(),
+                                                              {.delete_checkpoint = false})}});
+  std::vector<std::string> warnings;
+  const LogSink before =
+      set_log_sink([&](const LogMessage& message) { warnings.emplace_back(message.text); });
+  EXPECT_EQ(mistake(run("3")), "no error");
+  set_log_sink(before);
+  EXPECT_THAT(warnings,
+              testing::Contains(HasSubstr("whether they are the same as in this run is not checked")));
+  EXPECT_EQ(Json::read_file((folder_ / "out/history.json").string()).at("loss").items().size(), 3u);
+}
+
+// The numbers are those of CRC-32C, as any build finds them: a backup must outlive an upgrade.
+TEST_F(RunTest, ABackupKnowsItsExamplesByAChecksumThatEveryBuildFinds) {
+  std::ofstream(folder_ / "table.csv") << "a,y\n1,0\n2,1\n";
+  std::filesystem::create_directories(folder_ / "full/weights.safetensors");
+  EXPECT_THAT(mistake(R"({"model": {"zoo": "mlp", "input_shape": [1], "classes": 2}, "backup": "b",
+                          "data": {"csv": "table.csv"}, "fit": {"epochs": 1}, "output": "full"})"),
+              HasSubstr("weights.safetensors"));
+  const train::SafetensorsFile backup((folder_ / "b/backup.safetensors").string());
+  std::string found;
+  for (const auto& entry : backup.entries()) {
+    if (entry.name.find("training examples") == std::string::npos) continue;
+    const std::vector<uint8_t> bytes = backup.read(entry.name).to_vector<uint8_t>();
+    found.assign(bytes.begin(), bytes.end());
+  }
+  EXPECT_EQ(found, "2 of checksum 88643066");
+}
+
+// Who trains a run file has no line of a program to look at.
+TEST_F(RunTest, ErrorsNameNoLinesOfTheTool) {
+  try {
+    carried_out(std::string(R"({"model": "mlp", "compile": {"loss": "sparse_categorical_crossentropy",
+        "optimizer": {"class_name": "SGD", "config": {"learning_rate": 1e30}}}, "fit": {"epochs": 2}, )") +
+                kDigits + "}");
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_THAT(error.message(), HasSubstr("use a smaller learning rate"));
+    EXPECT_THAT(error.notes(), testing::Each(testing::Not(HasSubstr("run.cc"))));
+  }
 }
 
 TEST_F(RunTest, StepLogHoldsEveryStepsOwnLoss) {

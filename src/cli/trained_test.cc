@@ -237,6 +237,12 @@ TEST_F(TrainedRun, ReadsOtherFoldersByTheNamesOfItsClasses) {
   EXPECT_THAT(mistake([&] { evaluate_run(with_data(left, path("others")), use); }),
               HasSubstr("there is a folder \"dog\", but class_names has ant, bee, cow"));
   EXPECT_EQ(predict_run(with_data(left, path("others")), use)[0].second.shape(), (Shape{2, 3}));
+  // What is to be predicted needs no class folders; what is to be judged does.
+  const std::vector<float> pets = numbers(predict_run(with_data(left, path("pets")), use));
+  EXPECT_EQ(numbers(predict_run(with_data(left, path("pets/bee")), use)),
+            std::vector<float>(pets.begin() + 6, pets.begin() + 12));
+  EXPECT_THAT(mistake([&] { evaluate_run(with_data(left, path("pets/bee")), use); }),
+              HasSubstr("each class has a folder of its own"));
   const RunData turned = load_data(run(R"({"image_folder": "pets", "class_names": ["cow", "bee", "ant"]})"),
                                    trained_model(left), {.shuffle = false});
   EXPECT_EQ(turned.train.y[0].to_vector<int32_t>(), (std::vector<int32_t>{2, 2, 1, 1, 0, 0}));

@@ -34,8 +34,8 @@ class Communicator {
   virtual bool shares_memory() const { return false; }
 
   // Each queues its work on `stream` (a stream of the rank's device) and returns; the very first waits until
-  // all ranks are connected. They may be captured (DeviceBackend::capture_graph) once one of them has run. Sums of
-  // bfloat16 and float16 are rounded after every addition, in an order of the library's.
+  // all ranks are connected. They may be captured (DeviceBackend::capture_graph) once one of them has run.
+  // Sums of bfloat16 and float16 are rounded after every addition, in an order of the library's.
   virtual void all_reduce_sum(const void* source, void* target, int64_t count, DType dtype,
                               Stream& stream) = 0;
   virtual void broadcast(const void* source, void* target, int64_t count, DType dtype, int root,

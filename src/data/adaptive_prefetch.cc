@@ -17,7 +17,8 @@ bool AdaptivePrefetch::prefetches_next(int64_t now_ns) {
     best_ = {};
   }
   // The interval that ends now belongs to the answer before. A stage's first answer ends the interval of the
-  // stage before, and the interval behind it is a mixture: a batch of one kind, and the work on the next one of the other kind.
+  // stage before, and the interval behind it is a mixture: a batch of one kind, and the work on the next one
+  // of the other kind.
   if (batches_ > 1) taken_[static_cast<size_t>(batches_ - 2)] = now_ns - last_ns_;
   last_ns_ = now_ns;
   if (batches_++ == kStageBatches) end_stage();

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/crc32c.h"
 #include "graph/eager.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "tensor/tensor_impl.h"
 

@@ -20,12 +20,14 @@ struct LabelledFiles {
 };
 
 // Files with one of these extensions (".png"), in any case; folders inside of a class' belong to it; hidden
-// files and folders are left out. class_names: the folders to read, in the order of their labels; empty: all,
-// sorted. Throws Error(not_found) where there is no such folder or no file in them, Error(io) where one
-// cannot be read; `op` is whom the message speaks for.
+// files and folders are left out, other files are left out with a warning that counts them. class_names: the
+// folders to read, in the order of their labels; empty: all, sorted. Where no labels are wanted, a folder
+// without class folders is read itself. Throws Error(not_found) where there is no such folder or no file in
+// them, Error(io) where one cannot be read; `op` is whom the message speaks for.
 LabelledFiles list_labelled_files(const char* op, const std::string& folder,
                                   const std::vector<std::string>& class_names,
-                                  std::span<const char* const> extensions, std::source_location where);
+                                  std::span<const char* const> extensions, bool labels,
+                                  std::source_location where);
 
 inline constexpr const char* kImageExtensions[] = {".jpeg", ".jpg", ".png"};
 

@@ -4,12 +4,12 @@
 #include <map>
 #include <numeric>
 
-#include "base/crc32c.h"
 #include "comm/connection.h"
 #include "comm/workers.h"
 #include "data/stages/auto_shard.h"
 #include "data/stages/options.h"
 #include "execute/replicas.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "tensor/tensor_impl.h"
 

@@ -41,7 +41,8 @@ LabelledFiles list(const char* op, const std::string& directory, const Directory
   check(!split || !options.shuffle || options.seed.has_value(),
         "a validation split of shuffled files needs a seed, or the training and the validation part overlap");
 
-  LabelledFiles listing = data::list_labelled_files(op, directory, options.class_names, extensions, where);
+  LabelledFiles listing = data::list_labelled_files(op, directory, options.class_names, extensions,
+                                                    options.label_mode != "none", where);
   if (options.shuffle) shuffle(listing.files, options.seed.value_or(0));
   if (split) {
     const auto held_out =

@@ -10,6 +10,7 @@
 #include <set>
 
 #include "lockstep/base/error.h"
+#include "lockstep/base/log.h"
 #include "lockstep/data/image.h"
 
 namespace lockstep::keras::utils {
@@ -105,6 +106,42 @@ TEST_F(Directories, LinksThatLeadNowhereAreNamed) {
   EXPECT_EQ(error({}), "no error") << "it would not have been read";
   std::filesystem::create_symlink("/nowhere/g.png", path("dogs/gone.png"));
   EXPECT_THAT(error({}), HasSubstr("dogs/gone.png\" is a link that leads nowhere"));
+}
+
+TEST_F(Directories, FilesThatAreLeftOutAreCountedInAWarning) {
+  std::vector<std::string> warnings;
+  const LogSink before =
+      set_log_sink([&](const LogMessage& message) { warnings.push_back(std::string(message.text)); });
+  const auto list = [&](const DirectoryOptions& options) {
+    warnings.clear();
+    image_files_from_directory(root_, options);
+  };
+  for (const char* name : {"cats/1.gif", "cats/2.GIF", "dogs/3.webp", "dogs/README", "dogs/.hidden.bmp"})
+    text(name, "?");
+  for (const char* name : {"beside.png", "beside.gif"}) text(name, "?");
+  list({});
+  ASSERT_THAT(warnings, SizeIs(2));
+  EXPECT_THAT(warnings[0], AllOf(HasSubstr("that are not .jpeg, .jpg, .png are left out: "),
+                                 HasSubstr("1 without an extension, 2 .gif, 2 .txt, 1 .webp")));
+  EXPECT_THAT(warnings[1], HasSubstr("1 files (.jpeg, .jpg, .png)"));
+  EXPECT_THAT(warnings[1], HasSubstr("lie beside the class folders"));
+  for (const char* name : {"cats", "dogs"}) std::filesystem::remove_all(path(name));
+  std::filesystem::remove(path("beside.gif"));
+  list({.label_mode = "none"});
+  EXPECT_THAT(warnings, SizeIs(0));
+  set_log_sink(before);
+}
+
+// Where labels are of no use, images need no class folders.
+TEST_F(Directories, AFolderWithoutClassesIsReadWhereNoLabelsAreWanted) {
+  std::filesystem::create_directories(path("flat"));
+  image("flat/2.png", 20);
+  image("flat/1.png", 10);
+  const ImageExamples images = image_dataset_from_directory(
+      path("flat"), {.image_size = {2, 3}, .files = {.label_mode = "none", .shuffle = false}});
+  EXPECT_THAT(images.file_paths, ElementsAre(path("flat/1.png"), path("flat/2.png")));
+  EXPECT_FALSE(images.y.defined());
+  EXPECT_THROW(image_files_from_directory(path("flat")), Error);
 }
 
 TEST_F(Directories, WhatCannotBeReadIsNamed) {

@@ -11,10 +11,10 @@
 #include <system_error>
 #include <unordered_set>
 
-#include "base/crc32c.h"
 #include "base/file.h"
 #include "graph/emit.h"
 #include "graph/variable_impl.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/folder_lock.h"
 #include "lockstep/base/host.h"

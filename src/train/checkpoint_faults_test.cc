@@ -11,8 +11,8 @@
 #include <fstream>
 #include <functional>
 
-#include "base/crc32c.h"
 #include "base/file.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/train/checkpoint.h"

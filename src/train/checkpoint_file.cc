@@ -9,8 +9,8 @@
 #include <numeric>
 #include <unordered_map>
 
-#include "base/crc32c.h"
 #include "base/file.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/train/safetensors.h"
 #include "tensor/tensor_impl.h"

@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "base/crc32c.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/log.h"
 #include "lockstep/train/checkpoint.h"

@@ -7,10 +7,10 @@
 #include <optional>
 #include <set>
 
-#include "base/crc32c.h"
 #include "base/file.h"
 #include "base/protobuf.h"
 #include "graph/tensor_bytes.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/base/json.h"
 

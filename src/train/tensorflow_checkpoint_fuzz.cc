@@ -8,8 +8,8 @@
 #include <fstream>
 #include <string>
 
-#include "base/crc32c.h"
 #include "base/protobuf.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/train/tensorflow_checkpoint.h"
 

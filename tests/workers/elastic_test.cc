@@ -12,7 +12,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/crc32c.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/lockstep.h"
 #include "tensor/tensor_impl.h"

@@ -9,7 +9,7 @@
 #include <filesystem>
 #include <optional>
 
-#include "base/crc32c.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "lockstep/lockstep.h"
 #include "tensor/tensor_impl.h"

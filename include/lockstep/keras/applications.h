@@ -51,8 +51,8 @@ struct ResnetOptions {
   // 3 that keeps their size, for images of a few dozen pixels; "auto": the former from 64 pixels on, which
   // the log says.
   std::string stem = "auto";
-  // For networks of 1 x 1 convolutions: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and strides in the
-  // 3 x 3 convolutions, as most others have.
+  // For networks of 1 x 1 convolutions: "v1" is Keras' network; "v1.5" has no biases, an epsilon of 1e-5, and
+  // strides in the 3 x 3 convolutions, as most others have.
   std::string version = "v1";
   // The classifier; without it come the last feature maps, or what `pooling` makes of them.
   bool include_top = true;
@@ -178,8 +178,8 @@ Model from_hugging_face(const std::string& folder,
 
 // --- by name, for files ------------------------------------------------------------------------------------
 
-// mlp, lenet, resnet18, resnet50, resnet101, resnet152, vgg16, vgg19, resnet50_v2, resnet101_v2, resnet152_v2,
-// densenet121, mobilenet_v2, efficientnet_b0, inception_v3, xception, vit_tiny, gpt_tiny, gpt2.
+// mlp, lenet, resnet18, resnet50, resnet101, resnet152, vgg16, vgg19, resnet50_v2, resnet101_v2,
+// resnet152_v2, densenet121, mobilenet_v2, efficientnet_b0, inception_v3, xception, vit_tiny, gpt_tiny, gpt2.
 std::vector<std::string> names();
 // Every option with its default, by the names of the structs above.
 Json default_options(const std::string& name, std::source_location where = std::source_location::current());

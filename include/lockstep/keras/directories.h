@@ -16,7 +16,8 @@
 namespace lockstep::keras::utils {
 
 // Which files of a folder are read, in which order, and what their labels become. The files of each class are
-// sorted; folders inside of a class folder belong to it; hidden files and folders are left out.
+// sorted; folders inside of a class folder belong to it; hidden files and folders are left out, other files are
+// left out with a warning. A folder without class folders is read itself where label_mode is "none".
 struct DirectoryOptions {
   // "int": int32 (n,), "categorical": float32 (n, classes), "binary": float32 (n, 1) of two classes, "none".
   std::string label_mode = "int";

@@ -50,8 +50,8 @@ class EventWriter {
   void histogram(std::string_view tag, const Tensor& values, int64_t step,
                  const HistogramOptions& options = {},
                  std::source_location where = std::source_location::current()) const;
-  // A tensor of texts for a plugin of TensorBoard's, row-major: "text" shows each of them, "images" takes a width,
-  // a height and PNG images, "audio" rows of a WAV file and a text.
+  // A tensor of texts for a plugin of TensorBoard's, row-major: "text" shows each of them, "images" takes a
+  // width, a height and PNG images, "audio" rows of a WAV file and a text.
   void texts(std::string_view tag, std::string_view plugin, const Shape& shape,
              std::span<const std::string> elements, int64_t step,
              std::source_location where = std::source_location::current()) const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <unordered_map>
 
 #include "compile/planning/placement.h"
 #include "compile/planning/spread.h"
@@ -17,9 +18,13 @@ class ResultBuffers {
         placement_(std::move(placement)),
         edges_(edges),
         followers_(graph_.nodes.size()) {
-    for (size_t i = 0; i < graph_.nodes.size(); ++i)
-      for (const Value v : graph_.nodes[i].inputs)
+    for (size_t i = 0; i < graph_.nodes.size(); ++i) {
+      const Node& node = graph_.nodes[i];
+      for (const Value v : node.inputs)
         followers_[static_cast<size_t>(v.node)].push_back(static_cast<int>(i));
+      if (node.op == &kVariable)
+        reads_.emplace(node.attrs.as<VariableAttrs>().variable.id(), static_cast<int32_t>(i));
+    }
     consumers_ = followers_;
   }
 
@@ -122,10 +127,8 @@ class ResultBuffers {
 
   // The variable's value when the program starts; invalid where nobody reads it.
   Value old_value(const Variable& variable) const {
-    const auto it = std::find_if(graph_.nodes.begin(), graph_.nodes.end(), [&](const Node& node) {
-      return node.op == &kVariable && node.attrs.as<VariableAttrs>().variable.id() == variable.id();
-    });
-    return it == graph_.nodes.end() ? Value{} : Value{static_cast<int32_t>(it - graph_.nodes.begin()), 0};
+    const auto found = reads_.find(variable.id());
+    return found == reads_.end() ? Value{} : Value{found->second, 0};
   }
 
   void order_behind_readers(VariableUpdate& update) {
@@ -159,8 +162,9 @@ class ResultBuffers {
   Graph graph_;
   Placement placement_;
   std::vector<OrderEdge>& edges_;
-  std::vector<std::vector<int>> consumers_;  // of each node's values
-  std::vector<std::vector<int>> followers_;  // these, and what was ordered behind it
+  std::vector<std::vector<int>> consumers_;      // of each node's values
+  std::vector<std::vector<int>> followers_;      // these, and what was ordered behind it
+  std::unordered_map<uint64_t, int32_t> reads_;  // by a variable's id the node that reads it
   std::set<std::pair<int, int>> taken_;
 };
 

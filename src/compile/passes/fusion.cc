@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <numeric>
+#include <utility>
 
 #include "compile/passes/passes.h"
 #include "ops/elementwise/expander.h"
@@ -66,6 +67,7 @@ class Fuser {
     std::iota(cluster_.begin(), cluster_.end(), 0);
     members_.resize(count);
     for (size_t i = 0; i < count; ++i) members_[i] = {static_cast<int>(i)};
+    reached_in_.resize(count);
     consumers_.resize(count);
     for (size_t i = 0; i < count; ++i)
       for (const Value v : graph.nodes[i].inputs)
@@ -100,7 +102,7 @@ class Fuser {
         kMaxNodes)
       return;
     if (operands(producer, consumer) > kMaxOperands) return;
-    if (path_outside(producer, consumer) || path_outside(consumer, producer)) return;
+    if (path_outside(producer, consumer)) return;
     auto& into = members_[static_cast<size_t>(producer)];
     auto& from = members_[static_cast<size_t>(consumer)];
     for (const int member : from) cluster_[static_cast<size_t>(member)] = producer;
@@ -172,29 +174,25 @@ class Fuser {
     std::sort(into.begin(), into.end());
   }
 
-  // Whether something outside both clusters lies on a way from one to the other: joining them would
-  // make that something depend on itself.
-  bool path_outside(int from, int to) const {
-    std::vector<bool> visited(graph_.nodes.size(), false);
-    std::vector<int> stack;
-    const auto leave = [&](int member) {
-      for (const int next : consumers_[static_cast<size_t>(member)])
-        if (cluster_of(next) != from && cluster_of(next) != to && !visited[static_cast<size_t>(next)]) {
-          visited[static_cast<size_t>(next)] = true;
-          stack.push_back(next);
-        }
-    };
-    for (const int member : members_[static_cast<size_t>(from)]) leave(member);
+  // Whether something outside both clusters lies on a way from one to the other, which reads the first:
+  // joining them would make that something depend on itself. Nodes are joined in their order, so those behind
+  // the last one of both clusters have not been joined with any yet, and no way leads back from them.
+  bool path_outside(int from, int to) {
+    const int last =
+        std::max(members_[static_cast<size_t>(from)].back(), members_[static_cast<size_t>(to)].back());
+    ++search_;
+    std::vector<int> stack = {from};
     while (!stack.empty()) {
       const int current = stack.back();
       stack.pop_back();
-      // Clusters already fused move as one.
-      for (const int sibling : members_[static_cast<size_t>(cluster_of(current))])
-        for (const int next : consumers_[static_cast<size_t>(sibling)]) {
-          if (cluster_of(next) == to) return true;
-          if (cluster_of(next) == from || visited[static_cast<size_t>(next)]) continue;
-          visited[static_cast<size_t>(next)] = true;
-          stack.push_back(next);
+      for (const int member : members_[static_cast<size_t>(current)])
+        for (const int next : consumers_[static_cast<size_t>(member)]) {
+          const int cluster = cluster_of(next);
+          if (cluster == to && current != from) return true;
+          if (next > last || cluster == from || cluster == to ||
+              std::exchange(reached_in_[static_cast<size_t>(cluster)], search_) == search_)
+            continue;
+          stack.push_back(cluster);
         }
     }
     return false;
@@ -310,6 +308,8 @@ class Fuser {
   std::vector<std::vector<int>> consumers_;
   std::vector<int> cluster_;
   std::vector<std::vector<int>> members_;
+  int search_ = 0;               // path_outside() calls so far
+  std::vector<int> reached_in_;  // the last of them that came to a cluster
   std::vector<bool> emitted_;
   std::map<std::pair<int, int>, Value> map_;
   Graph result_;

@@ -3,8 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "compile/passes/passes.h"
 #include "execute/compile_test.h"
+#include "lockstep/autodiff/gradient_tape.h"
 #include "lockstep/graph/variable.h"
 #include "lockstep/ops/array.h"
 #include "lockstep/ops/collective.h"
@@ -258,6 +261,39 @@ TEST(Fusion, ValuesMoveToTheirOnlyReaderWhereThatMovesFewerBytes) {
       ASSERT_EQ(node.outputs.size(), 1u);
       EXPECT_EQ(node.outputs[0].dtype, DType::bfloat16);
     }
+}
+
+// Whatever lies between two ops, joining them leaves an order in which all can run, and the same results.
+TEST(Fusion, GraphsOfAnyFormAreOrderedAndComputeTheSame) {
+  std::mt19937 random(7);
+  for (int run = 0; run < 30; ++run)
+    fuse({kMatrix, kMatrix}, [&](const TensorList& p) {
+      TensorList values = p;
+      const auto any = [&] { return values[random() % values.size()]; };
+      for (int i = 0; i < 60; ++i) switch (random() % 4) {
+          case 0: values.push_back(sin(any())); break;
+          case 1: values.push_back(softmax(any())); break;  // no elementwise op: what lies between
+          case 2: values.push_back(minimum(any(), any())); break;
+          default: values.push_back(0.5 * (any() + any()));
+        }
+      return TensorList{values.back(), any(), any()};
+    });
+}
+
+// With a gradient the ops at the beginning are read at the end, too.
+TEST(Fusion, LongChainsAreFusedAlongTheirWholeLength) {
+  constexpr int kOps = 2000;
+  const Graph graph = remove_dead_nodes(traced({kMatrix}, [](const TensorList& p) {
+    GradientTape tape;
+    tape.watch(p[0]);
+    Tensor y = p[0];
+    for (int i = 0; i < kOps; ++i) y = sin(y);
+    return TensorList{tape.gradient(y, p[0])};
+  }));
+  const Graph fused = fuse_elementwise(graph, place_nodes(graph, {}));
+  EXPECT_TRUE(is_sorted(fused));
+  EXPECT_GT(elementwise_nodes(graph), 2 * kOps);
+  EXPECT_LT(elementwise_nodes(fused), elementwise_nodes(graph) / 5);
 }
 
 TEST(Fusion, AloneAnOpStaysAlone) {

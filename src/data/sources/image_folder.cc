@@ -17,7 +17,7 @@ Dataset image_folder_dataset(const std::string& folder, const ImageFolderOptions
   require(options.batch_size >= 0, ErrorCode::invalid_argument, where, kOp,
           ": batch_size must not be negative, received ", options.batch_size);
   const LabelledFiles listing =
-      list_labelled_files(kOp, folder, options.class_names, kImageExtensions, where);
+      list_labelled_files(kOp, folder, options.class_names, kImageExtensions, options.labels, where);
   const int64_t count = std::ssize(listing.files);
   auto paths = std::make_shared<std::vector<std::string>>();
   std::vector<int64_t> numbers;

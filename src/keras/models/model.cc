@@ -39,7 +39,9 @@ auto in_call(const char* what, std::source_location where, F&& f) -> decltype(f(
     return as_error(what, where, f);
   } catch (Error& error) {
     const std::source_location line = error.where();
-    if (line.line() != where.line() || std::string_view(line.file_name()) != where.file_name())
+    // The command-line tool is part of the library: its users have none of its lines.
+    if (!CallSite::in_library(where) &&
+        (line.line() != where.line() || std::string_view(line.file_name()) != where.file_name()))
       error.note(detail::concat("in ", what, "() [", file_and_line(where), "]"));
     throw;
   }

@@ -71,7 +71,7 @@ RuleCore::RuleCore(std::shared_ptr<const Optimizer::Rule> rule, OptimizerOptions
   for (const Slot& slot : rule_->shared())
     shared_.emplace_back(Tensor::scalar(slot.initial),
                          VariableOptions{.name = slot.name, .trainable = false});
-  for (const Variable& variable : variables()) names_.insert(variable.name());
+  for (const Variable& variable : variables()) names_[variable.name()] = 1;
 }
 
 // --- state -------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ RuleCore::RuleCore(std::shared_ptr<const Optimizer::Rule> rule, OptimizerOptions
 Variable RuleCore::add_slot(const Variable& variable, const Slot& slot, bool per_replica) {
   const std::string base = variable.name() + "/" + slot.name;
   std::string name = base;
-  for (int i = 1; !names_.insert(name).second; ++i) name = base + "_" + std::to_string(i);
+  while (!names_.try_emplace(name, 1).second) name = base + "_" + std::to_string(names_[base]++);
   const DeviceScope beside(variable.impl()->value.device());
   Tensor initial = slot.starts_as_variable
                        ? variable.value()

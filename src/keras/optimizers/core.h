@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <map>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -113,7 +112,7 @@ class RuleCore final : public Optimizer::Core {
   std::vector<Variable> all_slots_;                          // in the order of creation
   std::vector<std::string> slot_keys_;                       // of all_slots_: "variables/3/momentum"
   std::map<const void*, std::function<void()>> when_grown_;  // by key
-  std::set<std::string> names_;
+  std::map<std::string, int> names_;  // of all variables, and the number of the next that is to have it
 };
 
 }  // namespace lockstep::keras::optimizers

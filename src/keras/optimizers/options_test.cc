@@ -136,14 +136,16 @@ TEST_P(NamedOptimizers, SlotsAreThereBeforeTheFirstStepAndNamedAfterTheVariable)
       named(GetParam(), Json::object({{"use_ema", true}, {"gradient_accumulation_steps", 2}}));
   const Variable a(Tensor::full(DType::float32, {2, 3}, 1), {.name = "dense/kernel"});
   const Variable b(Tensor::full(DType::float32, {3}, 1), {.name = "dense/kernel"});  // alas
-  optimizer.build({a, b});
+  const Variable c(Tensor::full(DType::float32, {4}, 1), {.name = "dense/kernel"});
+  optimizer.build({a, b, c});
   const std::vector<Variable> built = optimizer.variables();
   std::set<std::string> names;
   for (const Variable& variable : built) names.insert(variable.name());
   EXPECT_EQ(names.size(), built.size());
   EXPECT_TRUE(names.contains("iteration"));
   EXPECT_TRUE(names.contains("learning_rate"));
-  EXPECT_TRUE(names.contains("dense/kernel/average"));
+  for (const char* end : {"", "_1", "_2"})
+    EXPECT_TRUE(names.contains(std::string("dense/kernel/average") + end));
   auto step = function([&](const Tensor& x) {
     optimizer.apply_gradients(TensorList{a * reduce_sum(x), b * reduce_sum(x)}, {a, b});
   });

@@ -178,10 +178,10 @@ Data Trainer::placed(const Data& data, std::source_location where, bool keeps_or
 
 void Trainer::gather_parts() const {
   if (!strategy().workers()) return;
-  std::vector<Variable> parted;
+  std::vector<Variable> per_replica;
   for (const Variable& variable : options_.optimizer.variables())
-    if (variable.per_replica()) parted.push_back(variable);
-  if (!parted.empty()) strategy().share_values(parted);
+    if (variable.per_replica()) per_replica.push_back(variable);
+  if (!per_replica.empty()) strategy().share_values(per_replica);
 }
 
 void Trainer::leave_parts_to_chief() const {

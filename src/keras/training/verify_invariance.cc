@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "base/crc32c.h"
 #include "data/host.h"
 #include "keras/training/trainer.h"
 #include "keras/training/unchanged.h"
+#include "lockstep/base/crc32c.h"
 #include "lockstep/base/error.h"
 #include "tensor/tensor_impl.h"
 
