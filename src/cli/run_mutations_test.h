@@ -72,15 +72,29 @@ inline bool reads_own_files(const Source& source) {
   return false;
 }
 
+// What runs say, and the most memory that they may take, for a scope.
+class Quiet {
+ public:
+  Quiet() {
+    set_log_level(LogLevel::off);
+    current_device().set_memory_limit(int64_t{256} << 20);
+  }
+  ~Quiet() {
+    set_log_level(level_);
+    current_device().set_memory_limit(limit_);
+  }
+  Quiet(const Quiet&) = delete;
+  Quiet& operator=(const Quiet&) = delete;
+
+ private:
+  LogLevel level_ = log_level();
+  int64_t limit_ = current_device().memory_info().limit;
+};
+
 // Carries a run out, small: whatever the file says, it either works or is refused by an Error. True where it
 // worked.
 inline bool carry_out_or_refuse(const std::string& text, std::FILE* out) {
-  static const bool prepared = [] {
-    set_log_level(LogLevel::off);
-    current_device().set_memory_limit(int64_t{256} << 20);
-    return true;
-  }();
-  (void)prepared;
+  const Quiet quiet;
   try {
     RunFile run = parse_run(Json::parse(text), folder_of_examples());
     const auto limited = [](int64_t& value, int64_t most) { value = std::min(value, most); };

@@ -277,7 +277,7 @@ def main():
         return 0
     folder = keras_folder()
     if folder is None:
-        print("keras_own_tests: no Keras with its tests was found; pip install keras pytest into a Python of the same version, and "
+        print("keras_own_tests: no Keras with its tests was found; pip install keras pytest pillow into a Python of the same version, and "
               "name that one by LOCKSTEP_KERAS_PYTHON", file=sys.stderr)
         return 2
     done = run_all(folder, test_files(folder, options.wanted), progress=True)
