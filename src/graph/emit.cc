@@ -240,26 +240,25 @@ Value Trace::value_of(const Tensor& tensor, std::source_location where) {
   require(impl.symbol.trace == 0, ErrorCode::failed_precondition, where,
           "a tensor of another traced function was used here: values leave a traced function only as its "
           "results");
-  for (const auto& [id, value] : captured_inputs_)
-    if (id == impl.id) return value;
+  if (const auto known = captured_inputs_.find(impl.id); known != captured_inputs_.end())
+    return known->second;
   const Value value = graph_.add({.op = &kCapturedInput,
                                   .attrs = CapturedInputAttrs{tensor},
                                   .inputs = {},
                                   .outputs = {impl.spec},
                                   .where = CallSite::of(where),
                                   .device = places() ? &impl.storage->device() : nullptr});
-  captured_inputs_.emplace_back(impl.id, value);
+  captured_inputs_.emplace(impl.id, value);
   return value;
 }
 
 Tensor Trace::read(const Variable& variable, std::source_location where) {
-  for (const auto& [known, value] : variables_)
-    if (known.id() == variable.id()) return value;
+  if (const auto known = variables_.find(variable.id()); known != variables_.end()) return known->second;
   if (is_body()) {
     const Tensor outside = outer_->read(variable, where);
     const Value parameter = new_parameter(variable.spec(), where);
     const Tensor inside = wrap(parameter);
-    variables_.emplace_back(variable, inside);
+    variables_.emplace(variable.id(), inside);
     outside_.push_back({outside, inside, parameter, variable, false});
     noticed_(inside);
     return inside;
@@ -270,7 +269,7 @@ Tensor Trace::read(const Variable& variable, std::source_location where) {
                                         .outputs = {variable.spec()},
                                         .where = CallSite::of(where),
                                         .device = places() ? &variable.impl()->value.device() : nullptr}));
-  variables_.emplace_back(variable, value);
+  variables_.emplace(variable.id(), value);
   return value;
 }
 
@@ -288,12 +287,7 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
       append(kIdentity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
   if (places())
     graph_.nodes[static_cast<size_t>(current.impl()->symbol.node)].device = &variable.impl()->value.device();
-  for (auto& [known, held] : variables_)
-    if (known.id() == variable.id()) {
-      held = current;
-      return;
-    }
-  variables_.emplace_back(variable, current);
+  variables_[variable.id()] = current;
 }
 
 int active_recorders() {
