@@ -240,25 +240,26 @@ Value Trace::value_of(const Tensor& tensor, std::source_location where) {
   require(impl.symbol.trace == 0, ErrorCode::failed_precondition, where,
           "a tensor of another traced function was used here: values leave a traced function only as its "
           "results");
-  if (const auto known = captured_inputs_.find(impl.id); known != captured_inputs_.end())
-    return known->second;
+  for (const auto& [id, value] : captured_inputs_)
+    if (id == impl.id) return value;
   const Value value = graph_.add({.op = &kCapturedInput,
                                   .attrs = CapturedInputAttrs{tensor},
                                   .inputs = {},
                                   .outputs = {impl.spec},
                                   .where = CallSite::of(where),
                                   .device = places() ? &impl.storage->device() : nullptr});
-  captured_inputs_.emplace(impl.id, value);
+  captured_inputs_.emplace_back(impl.id, value);
   return value;
 }
 
 Tensor Trace::read(const Variable& variable, std::source_location where) {
-  if (const auto known = variables_.find(variable.id()); known != variables_.end()) return known->second;
+  for (const auto& [known, value] : variables_)
+    if (known.id() == variable.id()) return value;
   if (is_body()) {
     const Tensor outside = outer_->read(variable, where);
     const Value parameter = new_parameter(variable.spec(), where);
     const Tensor inside = wrap(parameter);
-    variables_.emplace(variable.id(), inside);
+    variables_.emplace_back(variable, inside);
     outside_.push_back({outside, inside, parameter, variable, false});
     noticed_(inside);
     return inside;
@@ -269,7 +270,7 @@ Tensor Trace::read(const Variable& variable, std::source_location where) {
                                         .outputs = {variable.spec()},
                                         .where = CallSite::of(where),
                                         .device = places() ? &variable.impl()->value.device() : nullptr}));
-  variables_.emplace(variable.id(), value);
+  variables_.emplace_back(variable, value);
   return value;
 }
 
@@ -287,7 +288,12 @@ void Trace::assign(const Variable& variable, const Tensor& value) {
       append(kIdentity, {&value, 1}, {}, {value.spec()}, graph_.node(symbol).where).front();
   if (places())
     graph_.nodes[static_cast<size_t>(current.impl()->symbol.node)].device = &variable.impl()->value.device();
-  variables_[variable.id()] = current;
+  for (auto& [known, held] : variables_)
+    if (known.id() == variable.id()) {
+      held = current;
+      return;
+    }
+  variables_.emplace_back(variable, current);
 }
 
 int active_recorders() {

@@ -9,7 +9,6 @@
 #include <functional>
 #include <optional>
 #include <span>
-#include <unordered_map>
 
 #include "graph/graph.h"
 #include "graph/op.h"
@@ -205,8 +204,8 @@ class Trace {
   Tensor effect_;
   ReplicaTrace replica_;
   Graph graph_;
-  std::unordered_map<uint64_t, Value> captured_inputs_;  // by tensor id
-  std::unordered_map<uint64_t, Tensor> variables_;       // by variable id the current value of each
+  std::vector<std::pair<uint64_t, Value>> captured_inputs_;  // by tensor id
+  std::vector<std::pair<Variable, Tensor>> variables_;       // the current value of each
   std::vector<Variable> run_counters_;
   int64_t collectives_ = 0;
   int64_t randoms_ = 0;
