@@ -86,23 +86,23 @@ class ArraySource final : public Data::Source {
     require(!model.inputs.empty(), ErrorCode::invalid_argument, where,
             "data by name needs a model with named inputs (Sequential with an input, or the functional API)");
     Batch sorted;
-    sorted.x = ordered(arrays_.x, model.inputs, x_names_, "input", where);
+    sorted.x = ordered(arrays_.x, model.inputs, x_names_, NamedPart::input, where);
     for (size_t i = 0; i < sorted.x.size(); ++i)
       require(sorted.x[i].defined(), ErrorCode::invalid_argument, where, "the data has no input named \"",
               model.inputs[i], "\"");
-    if (!arrays_.y.empty()) sorted.y = ordered(arrays_.y, model.outputs, y_names_, "output", where);
+    if (!arrays_.y.empty()) sorted.y = ordered(arrays_.y, model.outputs, y_names_, NamedPart::output, where);
     if (!arrays_.sample_weight.empty())
       sorted.sample_weight =
-          ordered(arrays_.sample_weight, model.outputs, y_names_, "weight of output", where);
+          ordered(arrays_.sample_weight, model.outputs, y_names_, NamedPart::weight, where);
     return array_source(std::move(sorted), {}, {}, where);
   }
 
  private:
   static TensorList ordered(const TensorList& tensors, const std::vector<std::string>& wanted,
-                            const std::vector<std::string>& names, const char* what,
+                            const std::vector<std::string>& names, NamedPart part,
                             std::source_location where) {
     TensorList list;
-    for (const size_t position : in_order_of(wanted, names, what, where))
+    for (const size_t position : in_order_of(wanted, names, part, where))
       list.push_back(position < tensors.size() ? tensors[position] : Tensor());
     return list;
   }

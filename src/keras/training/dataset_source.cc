@@ -24,15 +24,15 @@ class Arrangement {
             "the dataset must give x, (x, y) or (x, y, sample_weight), it gives ", structure.to_string(),
             "; several inputs are a tuple inside: ((a, b), y)");
     size_t leaf = 0;
-    x_ = leaves(parts ? structure.parts()[0] : structure, leaf, model.inputs, "input", where);
+    x_ = leaves(parts ? structure.parts()[0] : structure, leaf, model.inputs, NamedPart::input, where);
     // Only inputs by name can be missing.
     if (const auto missing = std::find(x_.begin(), x_.end(), kNone); missing != x_.end())
       fail(ErrorCode::invalid_argument, where, "the dataset has no input named \"",
            model.inputs[static_cast<size_t>(missing - x_.begin())], "\"");
     if (parts && structure.parts().size() > 1)
-      y_ = leaves(structure.parts()[1], leaf, model.outputs, "output", where);
+      y_ = leaves(structure.parts()[1], leaf, model.outputs, NamedPart::output, where);
     if (parts && structure.parts().size() > 2)
-      weights_ = leaves(structure.parts()[2], leaf, model.outputs, "weight of output", where);
+      weights_ = leaves(structure.parts()[2], leaf, model.outputs, NamedPart::weight, where);
   }
 
   bool describes(const Structure& structure) const { return structure == structure_; }
@@ -50,20 +50,20 @@ class Arrangement {
  private:
   static constexpr size_t kNone = SIZE_MAX;
 
-  // Numbers of the leaves of `part`, of which the first is number `leaf`; that becomes the one behind.
-  static std::vector<size_t> leaves(const Structure& part, size_t& leaf,
-                                    const std::vector<std::string>& names, const char* what,
+  // Numbers of the leaves of `given`, of which the first is number `leaf`; that becomes the one behind.
+  static std::vector<size_t> leaves(const Structure& given, size_t& leaf,
+                                    const std::vector<std::string>& names, NamedPart part,
                                     std::source_location where) {
-    std::vector<size_t> numbers(part.leaves());
+    std::vector<size_t> numbers(given.leaves());
     std::iota(numbers.begin(), numbers.end(), leaf);
-    leaf += part.leaves();
-    if (part.kind() != Structure::Kind::dict) return numbers;
-    require(part.leaves() == part.parts().size(), ErrorCode::invalid_argument, where, "the dataset's ", what,
-            "s by name must be tensors, received ", part.to_string());
+    leaf += given.leaves();
+    if (given.kind() != Structure::Kind::dict) return numbers;
+    require(given.leaves() == given.parts().size(), ErrorCode::invalid_argument, where, "the dataset's ",
+            text_of(part), "s by name must be tensors, received ", given.to_string());
     require(!names.empty(), ErrorCode::invalid_argument, where,
             "data by name needs a model with named inputs (Sequential with an input, or the functional API)");
     std::vector<size_t> sorted;
-    for (const size_t position : in_order_of(names, part.names(), what, where))
+    for (const size_t position : in_order_of(names, given.names(), part, where))
       sorted.push_back(position == kMissing ? kNone : numbers[position]);
     return sorted;
   }

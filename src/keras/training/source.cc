@@ -8,16 +8,25 @@
 
 namespace lockstep::keras {
 
+const char* text_of(NamedPart part) {
+  switch (part) {
+    case NamedPart::input: return "input";
+    case NamedPart::output: return "output";
+    case NamedPart::weight: return "weight of output";
+  }
+  return "";
+}
+
 std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const std::vector<std::string>& names,
-                                const char* what, std::source_location where) {
+                                NamedPart part, std::source_location where) {
   std::vector<size_t> positions;
   for (const std::string& name : wanted) {
     const auto found = std::find(names.begin(), names.end(), name);
     positions.push_back(found == names.end() ? kMissing : static_cast<size_t>(found - names.begin()));
   }
   // A table may have columns that are no input of the model. Where an input is missing, too, it was misspelled.
-  const bool extra_columns = std::string_view(what) == "input" &&
-                             std::find(positions.begin(), positions.end(), kMissing) == positions.end();
+  const bool extra_columns =
+      part == NamedPart::input && std::find(positions.begin(), positions.end(), kMissing) == positions.end();
   for (const std::string& name : names) {
     if (std::find(wanted.begin(), wanted.end(), name) != wanted.end()) continue;
     std::string known;
@@ -28,8 +37,8 @@ std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const st
       continue;
     }
     const std::string near = nearest_spelling(name, wanted);
-    fail(ErrorCode::invalid_argument, where, "the data names ", what, " \"", name, "\", the model has ",
-         known, near.empty() ? "" : "; did you mean \"" + near + "\"?");
+    fail(ErrorCode::invalid_argument, where, "the data names ", text_of(part), " \"", name,
+         "\", the model has ", known, near.empty() ? "" : "; did you mean \"" + near + "\"?");
   }
   return positions;
 }

@@ -80,10 +80,15 @@ class Data::Source {
   }
 };
 
+// What the names of data belong to.
+enum class NamedPart : uint8_t { input, output, weight };
+// As errors call it: "weight of output".
+const char* text_of(NamedPart part);
+
 // For each of `wanted` its position in `names`, or kMissing. Throws Error(invalid_argument) for a name that
-// is not wanted; `what` it names. Inputs that all are there may have others beside them: they are warned of.
+// is not wanted. Inputs that all are there may have others beside them: they are warned of.
 std::vector<size_t> in_order_of(const std::vector<std::string>& wanted, const std::vector<std::string>& names,
-                                const char* what, std::source_location where);
+                                NamedPart part, std::source_location where);
 inline constexpr size_t kMissing = SIZE_MAX;
 
 // All arrays of a batch, undefined ones left out.

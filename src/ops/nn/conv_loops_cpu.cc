@@ -97,17 +97,17 @@ class ConvLoops final : public Kernel {
   ConvLoops(const KernelRequest& request, const Shape& x, const Shape& y)
       : direction_(conv_direction(request.op)),
         bias_(request.attrs<ConvAttrs>().bias),
-        sizes_(request, x, y),
+        places_(request, x, y),
         dtype_(request.dtype(0)),
         threads_(request.threads) {
     switch (direction_) {
-      case ConvDirection::forward: rows_ = sizes_.batch * sizes_.output[0] * sizes_.output[1]; break;
-      case ConvDirection::backprop_input: rows_ = sizes_.batch * sizes_.input[0] * sizes_.input[1]; break;
-      case ConvDirection::backprop_filter: rows_ = ConvPlaces::volume(sizes_.size) * sizes_.group_in; break;
+      case ConvDirection::forward: rows_ = places_.batch * places_.output[0] * places_.output[1]; break;
+      case ConvDirection::backprop_input: rows_ = places_.batch * places_.input[0] * places_.input[1]; break;
+      case ConvDirection::backprop_filter: rows_ = ConvPlaces::volume(places_.size) * places_.group_in; break;
     }
     sum_bytes_ =
-        (static_cast<size_t>(std::max(sizes_.in_channels, sizes_.out_channels)) * sizeof(double) + 63) / 64 *
-        64;
+        (static_cast<size_t>(std::max(places_.in_channels, places_.out_channels)) * sizeof(double) + 63) /
+        64 * 64;
   }
 
   size_t workspace_bytes() const override { return sum_bytes_ * static_cast<size_t>(threads_); }
@@ -132,16 +132,16 @@ class ConvLoops final : public Kernel {
     switch (direction_) {
       case ConvDirection::forward: {
         const T* bias = bias_ ? static_cast<const T*>(args.inputs[2]) : nullptr;
-        return Loops<T>::forward(sizes_, a, b, bias, out, row, sum);
+        return Loops<T>::forward(places_, a, b, bias, out, row, sum);
       }
-      case ConvDirection::backprop_input: return Loops<T>::backprop_input(sizes_, a, b, out, row, sum);
-      case ConvDirection::backprop_filter: return Loops<T>::backprop_filter(sizes_, a, b, out, row, sum);
+      case ConvDirection::backprop_input: return Loops<T>::backprop_input(places_, a, b, out, row, sum);
+      case ConvDirection::backprop_filter: return Loops<T>::backprop_filter(places_, a, b, out, row, sum);
     }
   }
 
   ConvDirection direction_;
   bool bias_;
-  ConvPlaces sizes_;
+  ConvPlaces places_;
   DType dtype_;
   int threads_;
   int64_t rows_ = 0;
